@@ -29,10 +29,10 @@ import (
 // afterwards.
 func TestAdoption(t *testing.T) {
 	n := node.Start(t, node.Options{})
-	a := adoptionFixture{Node: n, cgroups: n.Cgroups(t), client: startCraned(t, n)}
+	f := adoptionFixture{Node: n, cgroups: n.Cgroups(t), client: startCraned(t, n)}
 	t.Run("in-place", func(t *testing.T) {
-		a.createDeployment(t, "adopted", "pause", nil)
-		pod := a.awaitLowered(t, "adopted")
+		f.createDeployment(t, "adopted", "pause", nil)
+		pod := f.awaitLowered(t, "adopted")
 		after := n.Await(t, pod, "says its new size", func(p *corev1.Pod) bool {
 			r := p.Status.ContainerStatuses[0].Resources
 			return r != nil && r.Limits.Cpu().MilliValue() == 200 && r.Limits.Memory().Value() == 64<<20
@@ -46,20 +46,20 @@ func TestAdoption(t *testing.T) {
 	t.Run("rolled-back", func(t *testing.T) {
 		// The termination message is a file that is empty at the start of each container.
 		const signal = "/dev/termination-log"
-		a.createDeployment(t, "touchy", "memory-hog", []string{"-mib", "100", "-after", signal})
+		f.createDeployment(t, "touchy", "memory-hog", []string{"-mib", "100", "-after", signal})
 
-		pod := a.awaitLowered(t, "touchy")
+		pod := f.awaitLowered(t, "touchy")
 		if _, err := n.Exec(t, pod, "/nodekit", "cgroups", "write", signal, "go"); err != nil {
 			t.Fatal(err)
 		}
 
-		awaitLimits(t, n, a.cgroups, n.Await(t, pod, "killed, and back", func(p *corev1.Pod) bool {
+		awaitLimits(t, n, f.cgroups, n.Await(t, pod, "killed, and back", func(p *corev1.Pod) bool {
 			s := p.Status.ContainerStatuses[0]
 			end := s.LastTerminationState.Terminated
 			return end != nil && end.Reason == "OOMKilled" && s.State.Running != nil && p.Spec.Containers[0].Resources.Limits.Memory().Value() == 128<<20
 		}), 0.4, 128<<20)
 
-		a.eventually(t, "it is held", func(rec *analysisv1alpha1.Recommendation) error {
+		f.eventually(t, "it is held", func(rec *analysisv1alpha1.Recommendation) error {
 			if s := rec.Status.Adoption; s == nil || s.Phase != "Held" {
 				return fmt.Errorf("%+v", s)
 			}
@@ -118,12 +118,12 @@ type adoptionFixture struct {
 }
 
 // createDeployment creates a Deployment of one pod on the node, with a Recommendation of half its size.
-func (a adoptionFixture) createDeployment(t *testing.T, name, program string, args []string) {
+func (f adoptionFixture) createDeployment(t *testing.T, name, program string, args []string) {
 	t.Helper()
 
 	one := int32(1)
 	labels := map[string]string{"app": name}
-	pod := a.Pod(name, program, args, node.Resources("100m", "64Mi"), node.Resources("400m", "128Mi"))
+	pod := f.Pod(name, program, args, node.Resources("100m", "64Mi"), node.Resources("400m", "128Mi"))
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: name},
 		Spec: appsv1.DeploymentSpec{
@@ -141,12 +141,12 @@ func (a adoptionFixture) createDeployment(t *testing.T, name, program string, ar
 	}
 
 	for _, o := range []client.Object{d, rec} {
-		if err := a.client.Create(t.Context(), o, client.FieldOwner("owner")); err != nil {
+		if err := f.client.Create(t.Context(), o, client.FieldOwner("owner")); err != nil {
 			t.Fatal(err)
 		}
 
 		t.Cleanup(func() {
-			if err := a.client.Delete(context.WithoutCancel(t.Context()), o, client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
+			if err := f.client.Delete(context.WithoutCancel(t.Context()), o, client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
 				t.Error(err)
 			}
 		})
@@ -155,18 +155,18 @@ func (a adoptionFixture) createDeployment(t *testing.T, name, program string, ar
 	before := rec.DeepCopy()
 	rec.Status.RecommendedValue = "resourceRequest:\n  containers:\n  - containerName: main\n    target: {cpu: 50m, memory: 32Mi}\n"
 	rec.Status.RecommendedInfo = `{"spec":{"template":{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"200m","memory":"64Mi"}}}]}}}}`
-	if err := a.client.Status().Patch(t.Context(), rec, client.MergeFrom(before)); err != nil {
+	if err := f.client.Status().Patch(t.Context(), rec, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // awaitLowered waits until the pod's cgroups have the recommended limits and returns the pod as first seen.
-func (a adoptionFixture) awaitLowered(t *testing.T, name string) *corev1.Pod {
+func (f adoptionFixture) awaitLowered(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 
 	var pod *corev1.Pod
-	a.Eventually(t, "a pod that runs", func() error {
-		list, err := a.Client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
+	f.Eventually(t, "a pod that runs", func() error {
+		list, err := f.Client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
 		if err != nil {
 			return err
 		}
@@ -179,17 +179,17 @@ func (a adoptionFixture) awaitLowered(t *testing.T, name string) *corev1.Pod {
 		return nil
 	})
 
-	awaitLimits(t, a.Node, a.cgroups, pod, 0.2, 64<<20)
+	awaitLimits(t, f.Node, f.cgroups, pod, 0.2, 64<<20)
 	return pod
 }
 
 // eventually polls a Recommendation until check returns nil.
-func (a adoptionFixture) eventually(t *testing.T, what string, check func(*analysisv1alpha1.Recommendation) error, name string) {
+func (f adoptionFixture) eventually(t *testing.T, what string, check func(*analysisv1alpha1.Recommendation) error, name string) {
 	t.Helper()
 
-	a.Eventually(t, what, func() error {
+	f.Eventually(t, what, func() error {
 		rec := &analysisv1alpha1.Recommendation{}
-		if err := a.client.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}, rec); err != nil {
+		if err := f.client.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}, rec); err != nil {
 			return err
 		}
 

@@ -35,12 +35,12 @@ const podsGroup = "sys/fs/cgroup/kubepods.slice"
 func newCPUFixture(t *testing.T, c client.Client, node string) *cpuFixture {
 	t.Helper()
 
-	h := &cpuFixture{t: t, dir: recordedHost(t)}
-	configureKubelet(t, h.dir, "reservedSystemCPUs: \"0\"\n")
+	f := &cpuFixture{t: t, dir: recordedHost(t)}
+	configureKubelet(t, f.dir, "reservedSystemCPUs: \"0\"\n")
 	list := corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")}
 	namespace(t, c, node)
 
-	h.pod = &corev1.Pod{
+	f.pod = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: node, Name: "pinned"},
 		Spec: corev1.PodSpec{
 			NodeName: node, TerminationGracePeriodSeconds: new(int64(0)), Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
@@ -48,95 +48,95 @@ func newCPUFixture(t *testing.T, c client.Client, node string) *cpuFixture {
 		},
 	}
 
-	harness.Create(t, c, h.pod)
+	harness.Create(t, c, f.pod)
 	// New pods lose the annotation.
-	h.pod.Annotations = map[string]string{
+	f.pod.Annotations = map[string]string{
 		topologyv1alpha1.AnnotationPodTopologyResult: `[{"name":"node2","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`,
 	}
 
-	if err := c.Update(t.Context(), h.pod); err != nil {
+	if err := c.Update(t.Context(), f.pod); err != nil {
 		t.Fatal(err)
 	}
 
-	h.pod.Status = corev1.PodStatus{
-		Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + h.container()}},
+	f.pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + f.container()}},
 	}
 
-	if err := c.Status().Update(t.Context(), h.pod); err != nil {
+	if err := c.Status().Update(t.Context(), f.pod); err != nil {
 		t.Fatal(err)
 	}
 
 	for _, zone := range []string{"0", "2"} { // the recorded zones are nearly full
-		h.write("sys/devices/system/node/node"+zone+"/meminfo", fmt.Sprintf("Node %[1]s MemTotal: 8192000 kB\nNode %[1]s MemFree: 6144000 kB", zone))
+		f.write("sys/devices/system/node/node"+zone+"/meminfo", fmt.Sprintf("Node %[1]s MemTotal: 8192000 kB\nNode %[1]s MemFree: 6144000 kB", zone))
 	}
 
-	h.write(podsGroup+"/cpuset.cpus", "")
-	h.write(podsGroup+"/cpuset.cpus.effective", "0-3")
-	h.write(podsGroup+"/cpuset.mems.effective", "0,2")
-	h.write(h.group()+"/cpu.max", "200000 100000")
+	f.write(podsGroup+"/cpuset.cpus", "")
+	f.write(podsGroup+"/cpuset.cpus.effective", "0-3")
+	f.write(podsGroup+"/cpuset.mems.effective", "0,2")
+	f.write(f.group()+"/cpu.max", "200000 100000")
 
-	for _, group := range append(h.others(), h.group()) {
-		h.write(group+"/cpuset.cpus", "")
-		h.write(group+"/cpuset.mems", "")
+	for _, group := range append(f.others(), f.group()) {
+		f.write(group+"/cpuset.cpus", "")
+		f.write(group+"/cpuset.mems", "")
 	}
 
-	return h
+	return f
 }
 
-func (h *cpuFixture) container() string { return strings.Repeat("a7", 32) }
+func (f *cpuFixture) container() string { return strings.Repeat("a7", 32) }
 
-func (h *cpuFixture) group() string {
-	uid := strings.ReplaceAll(string(h.pod.UID), "-", "_")
-	return fmt.Sprintf("%s/kubepods-pod%s.slice/cri-containerd-%s.scope", podsGroup, uid, h.container())
+func (f *cpuFixture) group() string {
+	uid := strings.ReplaceAll(string(f.pod.UID), "-", "_")
+	return fmt.Sprintf("%s/kubepods-pod%s.slice/cri-containerd-%s.scope", podsGroup, uid, f.container())
 }
 
 // others returns the recorded containers, which the API server does not know.
-func (h *cpuFixture) others() []string {
+func (f *cpuFixture) others() []string {
 	var out []string
 	for _, pattern := range []string{"*.slice/cri-containerd-*.scope", "*.slice/*.slice/cri-containerd-*.scope"} {
-		found, err := filepath.Glob(filepath.Join(h.dir, podsGroup, pattern))
+		found, err := filepath.Glob(filepath.Join(f.dir, podsGroup, pattern))
 		if err != nil {
-			h.t.Fatal(err)
+			f.t.Fatal(err)
 		}
 
 		for _, dir := range found {
-			if group := strings.TrimPrefix(dir, h.dir+"/"); group != h.group() {
+			if group := strings.TrimPrefix(dir, f.dir+"/"); group != f.group() {
 				out = append(out, group)
 			}
 		}
 	}
 
 	if len(out) == 0 {
-		h.t.Fatal("the recording has no containers, want at least one")
+		f.t.Fatal("the recording has no containers, want at least one")
 	}
 
 	return out
 }
 
-func (h *cpuFixture) write(path, text string) {
-	h.t.Helper()
-	writeFile(h.t, filepath.Join(h.dir, path), text+"\n")
+func (f *cpuFixture) write(path, text string) {
+	f.t.Helper()
+	writeFile(f.t, filepath.Join(f.dir, path), text+"\n")
 }
 
 // runs waits until the pod's container runs on the first CPUs with memory of the given zones, and all others run on the rest.
-func (h *cpuFixture) runs(own, mems, rest string) {
-	h.t.Helper()
+func (f *cpuFixture) runs(own, mems, rest string) {
+	f.t.Helper()
 
 	text := func(path string) string {
-		content, err := os.ReadFile(filepath.Join(h.dir, path))
+		content, err := os.ReadFile(filepath.Join(f.dir, path))
 		if err != nil {
-			h.t.Fatal(err)
+			f.t.Fatal(err)
 		}
 
 		return strings.TrimSpace(string(content))
 	}
 
-	eventually(h.t, fmt.Sprintf("the container runs on %q and the others on %q", own, rest), func(context.Context) error {
-		if cpus, from := text(h.group()+"/cpuset.cpus"), text(h.group()+"/cpuset.mems"); cpus != own || from != mems {
+	eventually(f.t, fmt.Sprintf("the container runs on %q and the others on %q", own, rest), func(context.Context) error {
+		if cpus, from := text(f.group()+"/cpuset.cpus"), text(f.group()+"/cpuset.mems"); cpus != own || from != mems {
 			return fmt.Errorf("it runs on %q with memory of %q", cpus, from)
 		}
 
-		for _, group := range h.others() {
+		for _, group := range f.others() {
 			if cpus := text(group + "/cpuset.cpus"); cpus != rest {
 				return fmt.Errorf("%s runs on %q", group, cpus)
 			}
@@ -151,13 +151,13 @@ func (h *cpuFixture) runs(own, mems, rest string) {
 func TestCPUsOfAProcess(t *testing.T) {
 	c := newClient(t)
 	harness.Create(t, c, newNode("cpus"))
-	h := newCPUFixture(t, c, "cpus")
+	f := newCPUFixture(t, c, "cpus")
 	flags := []string{
-		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + h.dir, "--state-dir=" + t.TempDir(),
+		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + f.dir, "--state-dir=" + t.TempDir(),
 		"--cpu-manager-bind-memory",
 	}
 	first := startAgent(t, "cpus", flags...)
-	h.runs("2-3", "2", "0-1")
+	f.runs("2-3", "2", "0-1")
 	first.awaitLog(t, "action=cpu-manager", "outcome=done", "pinned")
 
 	eventually(t, "the event", func(ctx context.Context) error {
@@ -187,53 +187,53 @@ func TestCPUsOfAProcess(t *testing.T) {
 		t.Error(err)
 	}
 
-	h.runs("", "", "")
+	f.runs("", "", "")
 	second := startAgent(t, "cpus", flags...)
-	h.runs("2-3", "2", "0-1")
+	f.runs("2-3", "2", "0-1")
 	second.Kill()
 
 	// The next agent assigns no CPUs and undoes the previous assignment.
 	startAgent(t, "cpus", "--enforce=cpu-throttle", flags[2], flags[3])
-	h.runs("", "", "")
+	f.runs("", "", "")
 }
 
 // TestCPUsAreTheKubelets checks that the agent assigns no CPUs if the kubelet does, and reports why.
 func TestCPUsAreTheKubelets(t *testing.T) {
 	c := newClient(t)
 	harness.Create(t, c, newNode("cpus-static"))
-	h := newCPUFixture(t, c, "cpus-static")
-	configureKubelet(t, h.dir, "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n")
-	a := startAgent(t, "cpus-static", "--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root="+h.dir)
+	f := newCPUFixture(t, c, "cpus-static")
+	configureKubelet(t, f.dir, "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n")
+	a := startAgent(t, "cpus-static", "--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root="+f.dir)
 	a.awaitLog(t, "assigning no CPUs: the kubelet assigns CPUs itself")
-	h.runs("", "", "")
+	f.runs("", "", "")
 }
 
 // TestCPUsOfGocrane checks that assignments of gocrane's agent are taken over from the kubelet's directory and reset at the end.
 func TestCPUsOfGocrane(t *testing.T) {
 	c := newClient(t)
 	harness.Create(t, c, newNode("cpus-gocrane"))
-	h := newCPUFixture(t, c, "cpus-gocrane")
-	h.write("var/lib/kubelet/crane_cpu_manager_state",
-		fmt.Sprintf(`{"policyName":"static","defaultCpuSet":"0-1","entries":{%q:{"main":"2-3"}},"checksum":1357924680}`, h.pod.UID))
-	h.write(h.group()+"/cpuset.cpus", "2-3")
+	f := newCPUFixture(t, c, "cpus-gocrane")
+	f.write("var/lib/kubelet/crane_cpu_manager_state",
+		fmt.Sprintf(`{"policyName":"static","defaultCpuSet":"0-1","entries":{%q:{"main":"2-3"}},"checksum":1357924680}`, f.pod.UID))
+	f.write(f.group()+"/cpuset.cpus", "2-3")
 
-	for _, group := range h.others() {
-		h.write(group+"/cpuset.cpus", "0-1")
+	for _, group := range f.others() {
+		f.write(group+"/cpuset.cpus", "0-1")
 	}
 
 	flags := []string{
-		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + h.dir, "--state-dir=" + t.TempDir(),
+		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + f.dir, "--state-dir=" + t.TempDir(),
 		"--cpu-manager-bind-memory",
 	}
 	first := startAgent(t, "cpus-gocrane", flags...)
 	first.awaitLog(t, "adopting the CPUs assigned by gocrane's agent", "containers=1")
-	h.runs("2-3", "2", "0-1")
+	f.runs("2-3", "2", "0-1")
 
 	if err := first.Terminate(t); err != nil {
 		t.Error(err)
 	}
 
-	h.runs("0-3", "", "0-3")
+	f.runs("0-3", "", "0-3")
 	startAgent(t, "cpus-gocrane", flags...)
-	h.runs("2-3", "2", "0-1")
+	f.runs("2-3", "2", "0-1")
 }

@@ -53,58 +53,58 @@ type elasticFixture struct {
 func newElasticFixture(t *testing.T, name string) *elasticFixture {
 	t.Helper()
 
-	o := &elasticFixture{t: t, name: name, admin: newClient(t), clock: clocktesting.NewFakeClock(time.Now()), used: 3000, seen: &observe.Latest{}, beats: make(chan struct{}, 1)}
+	f := &elasticFixture{t: t, name: name, admin: newClient(t), clock: clocktesting.NewFakeClock(time.Now()), used: 3000, seen: &observe.Latest{}, beats: make(chan struct{}, 1)}
 	node := newNode(name)
-	harness.Create(t, o.admin, node)
+	harness.Create(t, f.admin, node)
 	node.Status.Capacity = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
 
 	node.Status.Allocatable = node.Status.Capacity
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	if err := o.admin.Status().Update(t.Context(), node); err != nil {
+	if err := f.admin.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
 
-	o.start()
-	return o
+	f.start()
+	return f
 }
 
 // start runs the manager as the agent does.
-func (o *elasticFixture) start() {
-	o.t.Helper()
+func (f *elasticFixture) start() {
+	f.t.Helper()
 
-	config, err := control.ConfigFor(o.t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
+	config, err := control.ConfigFor(f.t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
 	if err != nil {
-		o.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		o.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
-		o.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
 	watcher := cluster.NewWatcher(cluster.Config{
-		Client: clients, Dynamic: objects, Node: o.name, Namespace: "crane-system", Clock: clock.RealClock{}, Log: logr.Discard(), Beat: func(string) {},
+		Client: clients, Dynamic: objects, Node: f.name, Namespace: "crane-system", Clock: clock.RealClock{}, Log: logr.Discard(), Beat: func(string) {},
 	})
 	m := elasticresource.New(elasticresource.Config{
-		View: watcher, Latest: o.seen, Client: clients, Objects: objects, Namespace: "crane-system", Enforce: true,
-		Clock: o.clock, Log: logr.Discard(), Report: func(report.Action) {},
+		View: watcher, Latest: f.seen, Client: clients, Objects: objects, Namespace: "crane-system", Enforce: true,
+		Clock: f.clock, Log: logr.Discard(), Report: func(report.Action) {},
 		Beat: func(string) {
 			select {
-			case o.beats <- struct{}{}:
+			case f.beats <- struct{}{}:
 			default:
 			}
 		},
 	})
 
-	ctx, cancel := context.WithCancel(o.t.Context())
-	o.done = make(chan error, 1)
+	ctx, cancel := context.WithCancel(f.t.Context())
+	f.done = make(chan error, 1)
 	watching := make(chan error, 1)
 	go func() { watching <- watcher.Run(ctx) }()
 	<-watcher.Answered()
@@ -114,55 +114,55 @@ func (o *elasticFixture) start() {
 	go func() {
 		defer close(end)
 
-		o.done <- m.Run(own)
+		f.done <- m.Run(own)
 	}()
 
-	o.stop = sync.OnceFunc(func() {
+	f.stop = sync.OnceFunc(func() {
 		stop()
 		<-end
 		cancel()
 		<-watching
 	})
 
-	o.t.Cleanup(o.stop)
+	f.t.Cleanup(f.stop)
 }
 
 // pass advances the clock with a measurement per second.
-func (o *elasticFixture) pass(d time.Duration) {
-	o.t.Helper()
+func (f *elasticFixture) pass(d time.Duration) {
+	f.t.Helper()
 
 	for range int(d / time.Second) {
-		s := &observe.Snapshot{At: o.clock.Now()}
-		s.Node.UsedCPU = observe.Known[series.MilliCPU]{Value: o.used, OK: true}
+		s := &observe.Snapshot{At: f.clock.Now()}
+		s.Node.UsedCPU = observe.Known[series.MilliCPU]{Value: f.used, OK: true}
 		s.Node.Memory = observe.Known[agenthost.Memory]{Value: agenthost.Memory{Total: 64 << 30, Available: 48 << 30}, OK: true}
-		o.seen.Publish(s)
+		f.seen.Publish(s)
 
 		select {
-		case <-o.beats:
+		case <-f.beats:
 		default:
 		}
 
-		o.clock.Step(time.Second)
+		f.clock.Step(time.Second)
 		select {
-		case <-o.beats:
+		case <-f.beats:
 		case <-time.After(waitTimeout):
-			o.t.Fatal("the manager sent no beat, want it to continue")
+			f.t.Fatal("the manager sent no beat, want it to continue")
 		}
 	}
 }
 
-func (o *elasticFixture) node(ctx context.Context) (*corev1.Node, error) {
+func (f *elasticFixture) node(ctx context.Context) (*corev1.Node, error) {
 	node := &corev1.Node{}
-	err := o.admin.Get(ctx, client.ObjectKey{Name: o.name}, node)
+	err := f.admin.Get(ctx, client.ObjectKey{Name: f.name}, node)
 	return node, err
 }
 
 // shows waits, with an advancing clock, until the node advertises the given cores; the manager may have decided on an older watch state.
-func (o *elasticFixture) shows(cores string) {
-	o.t.Helper()
+func (f *elasticFixture) shows(cores string) {
+	f.t.Helper()
 
-	eventually(o.t, "the node shows "+cores, func(ctx context.Context) error {
-		node, err := o.node(ctx)
+	eventually(f.t, "the node shows "+cores, func(ctx context.Context) error {
+		node, err := f.node(ctx)
 		if err != nil {
 			return err
 		}
@@ -173,23 +173,23 @@ func (o *elasticFixture) shows(cores string) {
 			return nil
 		}
 
-		o.pass(2 * time.Second)
+		f.pass(2 * time.Second)
 		return fmt.Errorf("capacity %s, allocatable %s, %s", &capacity, &allocatable, node.Annotations[ensurancev1alpha1.AnnotationElasticResources])
 	})
 }
 
 // account returns the annotation's values of CPU.
-func (o *elasticFixture) account() (cpu struct{ Phase, Forecast, From, Problem, Deficit, Was string }) {
-	o.t.Helper()
+func (f *elasticFixture) account() (cpu struct{ Phase, Forecast, From, Problem, Deficit, Was string }) {
+	f.t.Helper()
 
-	node, err := o.node(o.t.Context())
+	node, err := f.node(f.t.Context())
 	if err != nil {
-		o.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
 	all := struct{ CPU any }{&cpu}
 	if err := json.Unmarshal([]byte(node.Annotations[ensurancev1alpha1.AnnotationElasticResources]), &all); err != nil {
-		o.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
 	return cpu
@@ -210,13 +210,13 @@ func elasticPod(namespace, name, node, cores string) *corev1.Pod {
 // TestElasticOffer checks that unused capacity is offered, that a pod is placed on it, that the requests of pods stay advertised and that
 // values reset by a kubelet are restored.
 func TestElasticOffer(t *testing.T) {
-	o := newElasticFixture(t, "elastic")
-	o.pass(3 * time.Minute)
-	o.pass(4 * time.Minute)
+	f := newElasticFixture(t, "elastic")
+	f.pass(3 * time.Minute)
+	f.pass(4 * time.Minute)
 
 	// 16 - 3 - 0.3 of margin.
-	o.shows("12")
-	ns := namespace(t, o.admin, fmt.Sprintf("elastic-%d", time.Now().UnixNano())) // a namespace is deleted slowly
+	f.shows("12")
+	ns := namespace(t, f.admin, fmt.Sprintf("elastic-%d", time.Now().UnixNano())) // a namespace is deleted slowly
 
 	if err := control.StartComponent(t.Context(), controlplane.Scheduler); err != nil {
 		t.Fatal(err)
@@ -230,23 +230,23 @@ func TestElasticOffer(t *testing.T) {
 
 	fits := elasticPod(ns, "fits", "", "8")
 	tooMuch := elasticPod(ns, "too-much", "", "5")
-	harness.Create(t, o.admin, fits)
+	harness.Create(t, f.admin, fits)
 
 	eventually(t, "the pod is placed", func(ctx context.Context) error {
-		if err := o.admin.Get(ctx, client.ObjectKeyFromObject(fits), fits); err != nil {
+		if err := f.admin.Get(ctx, client.ObjectKeyFromObject(fits), fits); err != nil {
 			return err
 		}
 
-		if fits.Spec.NodeName != o.name {
+		if fits.Spec.NodeName != f.name {
 			return fmt.Errorf("on %q: %v", fits.Spec.NodeName, fits.Status.Conditions)
 		}
 
 		return nil
 	})
 
-	harness.Create(t, o.admin, tooMuch)
+	harness.Create(t, f.admin, tooMuch)
 	eventually(t, "the other pod is not", func(ctx context.Context) error {
-		if err := o.admin.Get(ctx, client.ObjectKeyFromObject(tooMuch), tooMuch); err != nil {
+		if err := f.admin.Get(ctx, client.ObjectKeyFromObject(tooMuch), tooMuch); err != nil {
 			return err
 		}
 
@@ -260,12 +260,12 @@ func TestElasticOffer(t *testing.T) {
 	})
 
 	// The node needs its capacity: the pod's request stays advertised, and the deficit is published.
-	o.used = 13000
-	o.shows("8")
+	f.used = 13000
+	f.shows("8")
 
 	eventually(t, "the deficit is told", func(context.Context) error {
-		if a := o.account(); a.Phase != "deficit" || a.Deficit != "7" {
-			o.pass(10 * time.Second)
+		if a := f.account(); a.Phase != "deficit" || a.Deficit != "7" {
+			f.pass(10 * time.Second)
 			return fmt.Errorf("%+v", a)
 		}
 
@@ -274,36 +274,36 @@ func TestElasticOffer(t *testing.T) {
 
 	// A kubelet that registers its node again.
 	zero := `{"gocrane.io/cpu":"0","gocrane.io/memory":"0"}`
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.name}}
-	if err := o.admin.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"capacity":%s,"allocatable":%[1]s}}`, zero))); err != nil {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.name}}
+	if err := f.admin.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"capacity":%s,"allocatable":%[1]s}}`, zero))); err != nil {
 		t.Fatal(err)
 	}
 
-	o.shows("8")
+	f.shows("8")
 	// A kubelet status update with conditions and without extended resources.
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
-	if err := o.admin.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`))); err != nil {
+	if err := f.admin.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`))); err != nil {
 		t.Fatal(err)
 	}
 
-	o.pass(20 * time.Second)
-	o.shows("8")
+	f.pass(20 * time.Second)
+	f.shows("8")
 
 	// A stopped agent leaves only the pod's request advertised, and the next one continues.
-	o.stop()
+	f.stop()
 
-	if err := <-o.done; err != nil {
+	if err := <-f.done; err != nil {
 		t.Fatal(err)
 	}
 
-	if a := o.account(); a.Phase != "withdrawn" || a.Was != "8" {
+	if a := f.account(); a.Phase != "withdrawn" || a.Was != "8" {
 		t.Errorf("account %+v, want it withdrawn with 8 before", a)
 	}
 
-	o.start()
-	o.used = 3000
-	o.pass(8 * time.Minute)
-	o.shows("12")
+	f.start()
+	f.used = 3000
+	f.pass(8 * time.Minute)
+	f.shows("12")
 }
 
 const nodeTemplate = `
@@ -324,39 +324,39 @@ func TestElasticForecast(t *testing.T) {
 		Data:       map[string]string{predictionv1alpha1.NodeResourceTemplateKey: nodeTemplate},
 	}
 	harness.Create(t, admin, template)
-	o := newElasticFixture(t, "forecast")
+	f := newElasticFixture(t, "forecast")
 
 	name := client.ObjectKey{Namespace: "crane-system", Name: "noderesource-forecast"}
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	t.Cleanup(func() {
-		o.stop() // it would create another
+		f.stop() // it would create another
 		if err := admin.Delete(context.WithoutCancel(t.Context()), tsp); err != nil {
 			t.Error(err)
 		}
 	})
 
 	asked := func(ctx context.Context) error {
-		o.pass(time.Second)
+		f.pass(time.Second)
 		return admin.Get(ctx, name, tsp)
 	}
 	eventually(t, "the forecast is asked for", asked)
 
-	if tsp.Spec.TargetRef.Name != o.name || tsp.Spec.TargetRef.Kind != "Node" || len(tsp.OwnerReferences) != 1 || tsp.OwnerReferences[0].Name != o.name ||
+	if tsp.Spec.TargetRef.Name != f.name || tsp.Spec.TargetRef.Kind != "Node" || len(tsp.OwnerReferences) != 1 || tsp.OwnerReferences[0].Name != f.name ||
 		tsp.Spec.PredictionMetrics[0].ExpressionQuery.Expression != `sum(rate(node_cpu_seconds_total{instance="forecast",mode!="idle"}[5m]))` {
-		t.Errorf("the prediction is %+v, want one of the CPU usage of node %s, owned by it", tsp, o.name)
+		t.Errorf("the prediction is %+v, want one of the CPU usage of node %s, owned by it", tsp, f.name)
 	}
 
-	o.pass(6 * time.Minute)
+	f.pass(6 * time.Minute)
 	eventually(t, "nothing is offered without the forecast", func(context.Context) error {
-		if a := o.account(); a.Problem == "" {
-			o.pass(10 * time.Second)
+		if a := f.account(); a.Problem == "" {
+			f.pass(10 * time.Second)
 			return fmt.Errorf("%+v", a)
 		}
 
 		return nil
 	})
 
-	node, err := o.node(t.Context())
+	node, err := f.node(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,10 +371,10 @@ func TestElasticForecast(t *testing.T) {
 	// 12.5 cores, for a long time.
 	var samples []predictionv1alpha1.Sample
 	for i := range 240 {
-		samples = append(samples, predictionv1alpha1.Sample{Value: "12.50000", Timestamp: o.clock.Now().Add(time.Duration(i-5) * time.Minute).Unix()})
+		samples = append(samples, predictionv1alpha1.Sample{Value: "12.50000", Timestamp: f.clock.Now().Add(time.Duration(i-5) * time.Minute).Unix()})
 	}
 
-	made := metav1.NewTime(o.clock.Now())
+	made := metav1.NewTime(f.clock.Now())
 	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{{
 		ResourceIdentifier: "cpu", Ready: true, UpdateTime: &made, LastSampleTime: &made, Prediction: []predictionv1alpha1.MetricTimeSeries{{Samples: samples}},
 	}}
@@ -383,10 +383,10 @@ func TestElasticForecast(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	o.pass(5 * time.Minute)
-	o.shows("2")
+	f.pass(5 * time.Minute)
+	f.shows("2")
 
-	if a := o.account(); a.Forecast != "12500m" || a.From != "forecast" {
+	if a := f.account(); a.Forecast != "12500m" || a.From != "forecast" {
 		t.Errorf("account %+v, want the forecast of 12500m", a)
 	}
 
@@ -397,7 +397,7 @@ func TestElasticForecast(t *testing.T) {
 	}
 
 	eventually(t, "the object follows the template", func(ctx context.Context) error {
-		o.pass(30 * time.Second)
+		f.pass(30 * time.Second)
 		if err := admin.Get(ctx, name, tsp); err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func newEvictFixture(t *testing.T, name string, used int) *evictFixture {
 	t.Helper()
 
 	c := newClient(t)
-	s := &evictFixture{hostFixture: newHostFixture(t, c, used), name: namespace(t, c, name), c: c}
+	f := &evictFixture{hostFixture: newHostFixture(t, c, used), name: namespace(t, c, name), c: c}
 	action := soon(name)
 	action.Spec.Eviction = &ensurancev1alpha1.EvictionAction{TerminationGracePeriodSeconds: new(int32(7))}
 	q := nodeQOS(name, name, "memory_total_usage", "8000Mi")
@@ -58,29 +58,29 @@ func newEvictFixture(t *testing.T, name string, used int) *evictFixture {
 		},
 	})
 
-	return s
+	return f
 }
 
 // pod runs a pod with the given memory.
-func (s *evictFixture) pod(name string, mib int) *corev1.Pod {
-	s.t.Helper()
+func (f *evictFixture) pod(name string, mib int) *corev1.Pod {
+	f.t.Helper()
 
-	pod := newPod(s.name, name)
-	s.run(s.name, pod, mib)
+	pod := newPod(f.name, name)
+	f.run(f.name, pod, mib)
 	return pod
 }
 
-func (s *evictFixture) agent(flags ...string) *agent {
-	s.t.Helper()
-	return startAgent(s.t, s.name, append([]string{"--enforce=evict", "--eviction-budget=0", "--host-root=" + s.dir}, flags...)...)
+func (f *evictFixture) agent(flags ...string) *agent {
+	f.t.Helper()
+	return startAgent(f.t, f.name, append([]string{"--enforce=evict", "--eviction-budget=0", "--host-root=" + f.dir}, flags...)...)
 }
 
 // evicted waits until exactly the given pods are terminating.
-func (s *evictFixture) evicted(want ...string) {
-	s.t.Helper()
+func (f *evictFixture) evicted(want ...string) {
+	f.t.Helper()
 
-	eventually(s.t, fmt.Sprintf("evicted %v", want), func(ctx context.Context) error {
-		got, err := ending(ctx, s.c, s.name)
+	eventually(f.t, fmt.Sprintf("evicted %v", want), func(ctx context.Context) error {
+		got, err := ending(ctx, f.c, f.name)
 		if err == nil && !slices.Equal(got, want) {
 			err = fmt.Errorf("%v are ending", got)
 		}
@@ -129,47 +129,47 @@ func (a *agent) awaitMetric(t *testing.T, series, want string) {
 // TestEvictionPolicy checks that by default only pods are evicted that a controller replaces and that are not the last ones of their
 // workloads, by the pods of the whole cluster.
 func TestEvictionPolicy(t *testing.T) {
-	s := newEvictFixture(t, "evict-policy", 7000)
+	f := newEvictFixture(t, "evict-policy", 7000)
 	replica := func(kind, workload, name string) *corev1.Pod {
-		p := newPod(s.name, name)
+		p := newPod(f.name, name)
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: workload, UID: types.UID(workload), Controller: new(true)}}
 		return p
 	}
 
-	s.pod("bare", 3000)
-	s.run(s.name, replica("Job", "batch", "job"), 3000)
-	s.run(s.name, replica("ReplicaSet", "single", "last"), 3000)
-	s.run(s.name, replica("ReplicaSet", "web", "web-1"), 1500)
+	f.pod("bare", 3000)
+	f.run(f.name, replica("Job", "batch", "job"), 3000)
+	f.run(f.name, replica("ReplicaSet", "single", "last"), 3000)
+	f.run(f.name, replica("ReplicaSet", "web", "web-1"), 1500)
 
 	// Of the bare pod alone there is no other one: each kind is protected for its own reason.
 	for _, elsewhere := range []*corev1.Pod{replica("ReplicaSet", "web", "web-2"), replica("Job", "batch", "job-2")} {
 		elsewhere.Spec.NodeName = "another-node"
 		elsewhere.Spec.Containers = []corev1.Container{{Name: "main", Image: "i"}}
-		harness.Create(t, s.c, elsewhere)
+		harness.Create(t, f.c, elsewhere)
 
 		elsewhere.Status.Phase = corev1.PodRunning
-		if err := s.c.Status().Update(t.Context(), elsewhere); err != nil {
+		if err := f.c.Status().Update(t.Context(), elsewhere); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	a := s.agent("--evict-also=")
+	a := f.agent("--evict-also=")
 	a.awaitLog(t, "rule is calm", "evict-policy/memory")
-	s.uses(9000)
-	s.evicted("web-1")
-	awaitEvent(t, s.c, "Pod", "last", "EvictionRefused", "only running pod")
+	f.uses(9000)
+	f.evicted("web-1")
+	awaitEvent(t, f.c, "Pod", "last", "EvictionRefused", "only running pod")
 }
 
 // TestOptedOut checks that pods of a namespace or a workload with the opt-out label are not evicted, though they are larger, as long as there
 // is the label.
 func TestOptedOut(t *testing.T) {
-	s := newEvictFixture(t, "evict-optout", 7000)
+	f := newEvictFixture(t, "evict-optout", 7000)
 	list := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: optout.ConfigMapName},
 		Data:       map[string]string{optout.KeyWorkloads: "StatefulSet evict-optout/db\n"},
 	}
 
-	quiet := namespace(t, s.c, "evict-optout-quiet")
+	quiet := namespace(t, f.c, "evict-optout-quiet")
 	label := func(value *string) {
 		t.Helper()
 
@@ -178,37 +178,37 @@ func TestOptedOut(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if err := s.c.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: quiet}}, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		if err := f.c.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: quiet}}, client.RawPatch(types.MergePatchType, patch)); err != nil {
 			t.Fatal(err)
 		}
 	}
 
 	label(new("true"))
-	harness.Create(t, s.c, list)
+	harness.Create(t, f.c, list)
 	excluded := newPod(quiet, "excluded")
-	excluded.Labels["batch"] = s.name
-	s.run(s.name, excluded, 3000)
-	member := newPod(s.name, "db-0")
+	excluded.Labels["batch"] = f.name
+	f.run(f.name, excluded, 3000)
+	member := newPod(f.name, "db-0")
 	member.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "db", Controller: new(true)}}
-	s.run(s.name, member, 3000)
+	f.run(f.name, member, 3000)
 
-	s.pod("small", 500)
-	a := s.agent("--evict-also=bare-pods,last-replicas")
+	f.pod("small", 500)
+	a := f.agent("--evict-also=bare-pods,last-replicas")
 	a.awaitLog(t, "rule is calm", "evict-optout/memory")
-	s.uses(9000)
-	s.evicted("small")
+	f.uses(9000)
+	f.evicted("small")
 	a.awaitSnapshots(t, 3)
 
-	if got, err := ending(t.Context(), s.c, quiet); err != nil || len(got) > 0 {
+	if got, err := ending(t.Context(), f.c, quiet); err != nil || len(got) > 0 {
 		t.Errorf("%v of a namespace that has opted out are ending, %v, want none", got, err)
 	}
 
-	s.evicted("small")
+	f.evicted("small")
 	label(nil)
-	s.forget(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "small"}})
+	f.forget(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "small"}})
 
 	eventually(t, "the pod of the namespace is evicted without the label", func(ctx context.Context) error {
-		got, err := ending(ctx, s.c, quiet)
+		got, err := ending(ctx, f.c, quiet)
 		if err == nil && !slices.Equal(got, []string{"excluded"}) {
 			err = fmt.Errorf("%v are ending", got)
 		}
@@ -220,9 +220,9 @@ func TestOptedOut(t *testing.T) {
 // TestEvict checks that the largest permitted pod is evicted with the action's grace period, and no other while it terminates; static,
 // mirror, DaemonSet, critical and unselected pods are exempt.
 func TestEvict(t *testing.T) {
-	s := newEvictFixture(t, "evict", 7000)
-	small := s.pod("small", 500)
-	large := s.pod("large", 1500)
+	f := newEvictFixture(t, "evict", 7000)
+	small := f.pod("small", 500)
+	large := f.pod("large", 1500)
 
 	for name, change := range map[string]func(*corev1.Pod){
 		"mirror": func(p *corev1.Pod) {
@@ -234,18 +234,18 @@ func TestEvict(t *testing.T) {
 		"critical":  func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" },
 		"important": func(p *corev1.Pod) { p.Labels = nil },
 	} {
-		pod := newPod(s.name, name)
+		pod := newPod(f.name, name)
 		change(pod)
-		s.run(s.name, pod, 3000)
+		f.run(f.name, pod, 3000)
 	}
 
 	audit := filepath.Join(t.TempDir(), "audit.log")
-	a := s.agent("--audit-file=" + audit)
+	a := f.agent("--audit-file=" + audit)
 	a.awaitLog(t, "rule is calm", "evict/memory")
-	s.uses(9000)
-	s.evicted("large")
+	f.uses(9000)
+	f.evicted("large")
 
-	if err := s.c.Get(t.Context(), client.ObjectKeyFromObject(large), large); err != nil || *large.DeletionGracePeriodSeconds != 7 {
+	if err := f.c.Get(t.Context(), client.ObjectKeyFromObject(large), large); err != nil || *large.DeletionGracePeriodSeconds != 7 {
 		t.Errorf("%v: grace period %v, want 7", err, large.DeletionGracePeriodSeconds)
 	}
 	if !slices.ContainsFunc(large.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -256,22 +256,22 @@ func TestEvict(t *testing.T) {
 
 	// No other pod is evicted while it terminates.
 	a.awaitSnapshots(t, 3)
-	s.evicted("large")
-	awaitEvent(t, s.c, "Pod", "large", "Evicted", "evicted with 7s to end", "rule evict/memory, action evict", "uses 1500 MiB memory")
-	awaitEvent(t, s.c, "Node", "evict", "AvoidanceTriggered", "evict/memory triggered action evict", "evicts evict/large")
+	f.evicted("large")
+	awaitEvent(t, f.c, "Pod", "large", "Evicted", "evicted with 7s to end", "rule evict/memory, action evict", "uses 1500 MiB memory")
+	awaitEvent(t, f.c, "Node", "evict", "AvoidanceTriggered", "evict/memory triggered action evict", "evicts evict/large")
 	a.awaitMetric(t, "crane_craneAgent_executor_evict_total", "1")
 	a.awaitMetric(t, `crane_agent_actions_total{action="evict",outcome="done"}`, "1")
-	s.uses(7500)
-	s.end(large)
-	awaitEvent(t, s.c, "Node", "evict", "RestoreTriggered", "evict/memory restored action evict")
+	f.uses(7500)
+	f.end(large)
+	awaitEvent(t, f.c, "Node", "evict", "RestoreTriggered", "evict/memory restored action evict")
 
 	// A removed pod no longer counts as pending.
-	s.uses(8300)
-	s.evicted("small")
-	s.end(small)
+	f.uses(8300)
+	f.evicted("small")
+	f.end(small)
 	a.awaitSnapshots(t, 3)
-	s.evicted()
-	awaitEvent(t, s.c, "Node", "evict", "EvictionWithheld", "no pod to evict", "3 are never evicted")
+	f.evicted()
+	awaitEvent(t, f.c, "Node", "evict", "EvictionWithheld", "no pod to evict", "3 are never evicted")
 
 	var evicted []string
 	for _, r := range auditLines(t, audit) {
@@ -310,74 +310,74 @@ func auditLines(t *testing.T, path string) (out []map[string]any) {
 
 // TestEvictDisruptionBudget checks that the next pod is evicted if one or two disruption budgets protect a pod.
 func TestEvictDisruptionBudget(t *testing.T) {
-	s := newEvictFixture(t, "evict-pdb", 9000)
+	f := newEvictFixture(t, "evict-pdb", 9000)
 	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "keep"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: "keep"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "true"}},
 		},
 	}
 
-	harness.Create(t, s.c, budget)
+	harness.Create(t, f.c, budget)
 	// As the controller does.
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DesiredHealthy: 1, CurrentHealthy: 1, ExpectedPods: 1}
-	if err := s.c.Status().Update(t.Context(), budget); err != nil {
+	if err := f.c.Status().Update(t.Context(), budget); err != nil {
 		t.Fatal(err)
 	}
 
 	// The API server refuses a pod with two budgets by an internal error.
 	for _, name := range []string{"one", "other"} {
-		harness.Create(t, s.c, &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name},
+		harness.Create(t, f.c, &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.name, Name: name},
 			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "twice"}}},
 		})
 	}
 
-	twice := newPod(s.name, "twice")
+	twice := newPod(f.name, "twice")
 	twice.Labels["keep"] = "twice"
-	s.run(s.name, twice, 2500)
-	kept := newPod(s.name, "kept")
+	f.run(f.name, twice, 2500)
+	kept := newPod(f.name, "kept")
 	kept.Labels["keep"] = "true"
-	s.run(s.name, kept, 2000)
-	s.pod("next", 1500)
+	f.run(f.name, kept, 2000)
+	f.pod("next", 1500)
 
-	s.pod("last", 1200)
-	a := s.agent()
-	s.evicted("next")
-	awaitEvent(t, s.c, "Pod", "kept", "EvictionRefused", "The disruption budget keep needs 1 healthy pods and has 1 currently")
-	awaitEvent(t, s.c, "Pod", "twice", "EvictionRefused", "more than one PodDisruptionBudget")
+	f.pod("last", 1200)
+	a := f.agent()
+	f.evicted("next")
+	awaitEvent(t, f.c, "Pod", "kept", "EvictionRefused", "The disruption budget keep needs 1 healthy pods and has 1 currently")
+	awaitEvent(t, f.c, "Pod", "twice", "EvictionRefused", "more than one PodDisruptionBudget")
 	a.awaitSnapshots(t, 2)
-	s.evicted("next")
+	f.evicted("next")
 	a.awaitMetric(t, `crane_agent_actions_total{action="evict",outcome="done"}`, "1")
 }
 
 // TestEvictWaterMark checks that no pod is evicted below the scheduler's water mark, and the event with the reason.
 func TestEvictWaterMark(t *testing.T) {
-	s := newEvictFixture(t, "evict-mark", 9000)
-	s.pod("batch", 1500)
-	a := s.agent("--policy-config-path=../../../examples/dynamic-scheduler-policy.yaml")
-	awaitEvent(t, s.c, "Node", "evict-mark", "AvoidanceTriggered", "no pod is evicted: 56.2 % of memory is used, the water mark is")
-	awaitEvent(t, s.c, "Node", "evict-mark", "EvictionWithheld", "the water mark is")
+	f := newEvictFixture(t, "evict-mark", 9000)
+	f.pod("batch", 1500)
+	a := f.agent("--policy-config-path=../../../examples/dynamic-scheduler-policy.yaml")
+	awaitEvent(t, f.c, "Node", "evict-mark", "AvoidanceTriggered", "no pod is evicted: 56.2 % of memory is used, the water mark is")
+	awaitEvent(t, f.c, "Node", "evict-mark", "EvictionWithheld", "the water mark is")
 	a.awaitSnapshots(t, 3)
-	s.evicted()
+	f.evicted()
 	a.awaitMetric(t, `crane_agent_evictions_withheld_total{by="water-mark",rule="evict-mark/memory"}`, "1")
 }
 
 // TestEvictPreview checks that a rule in preview reports and counts its evictions.
 func TestEvictPreview(t *testing.T) {
-	s := newEvictFixture(t, "evict-preview", 9000)
+	f := newEvictFixture(t, "evict-preview", 9000)
 	var q ensurancev1alpha1.NodeQOS
-	q.Name = s.name
-	change(t, s.c, &q, func(q *ensurancev1alpha1.NodeQOS) {
+	q.Name = f.name
+	change(t, f.c, &q, func(q *ensurancev1alpha1.NodeQOS) {
 		q.Spec.Rules[0].Strategy = ensurancev1alpha1.AvoidanceActionStrategyPreview
 	})
 
-	s.pod("batch", 1500)
-	a := s.agent()
-	awaitEvent(t, s.c, "Node", "evict-preview", "AvoidanceTriggered", "in preview, nothing is done; would evict evict-preview/batch")
+	f.pod("batch", 1500)
+	a := f.agent()
+	awaitEvent(t, f.c, "Node", "evict-preview", "AvoidanceTriggered", "in preview, nothing is done; would evict evict-preview/batch")
 	a.awaitMetric(t, `crane_agent_preview_actions_total{action="evict",rule="evict-preview/memory"}`, "1")
 	a.awaitSnapshots(t, 3)
-	s.evicted()
+	f.evicted()
 	a.awaitMetric(t, `crane_agent_preview_actions_total{action="evict",rule="evict-preview/memory"}`, "1")
 	a.awaitLog(t, "action=evict", "outcome=preview", "evict-preview/batch")
 }
@@ -385,27 +385,27 @@ func TestEvictPreview(t *testing.T) {
 // TestOutage checks that nothing is evicted or written while the API server is down, and that exactly the first pod is evicted and the
 // node tainted afterwards.
 func TestOutage(t *testing.T) {
-	s := newEvictFixture(t, "evict-outage", 7000)
-	s.pod("first", 1500)
-	s.pod("second", 1400)
-	a := s.agent("--enforce=evict,taint")
+	f := newEvictFixture(t, "evict-outage", 7000)
+	f.pod("first", 1500)
+	f.pod("second", 1400)
+	a := f.agent("--enforce=evict,taint")
 	a.awaitLog(t, "rule is calm", "evict-outage/memory")
 	back := outage(t)
-	s.uses(9000)
+	f.uses(9000)
 
 	a.awaitLog(t, "action=evict", "outcome=failed", "the API server has not")
 	a.awaitLog(t, "failed to update the taint or condition of the node")
 	back()
-	s.evicted("first")
-	becomes(t, s.c, s.name, true)
+	f.evicted("first")
+	becomes(t, f.c, f.name, true)
 	a.awaitSnapshots(t, 3)
-	s.evicted("first")
+	f.evicted("first")
 }
 
 // TestEvictAnotherPod checks that a pod of the same name with another UID is not evicted.
 func TestEvictAnotherPod(t *testing.T) {
-	s := newEvictFixture(t, "evict-another", 7000)
-	s.pod("web-0", 1500)
+	f := newEvictFixture(t, "evict-another", 7000)
+	f.pod("web-0", 1500)
 
 	client, err := kubernetes.NewForConfig(control.Config())
 	if err != nil {
@@ -418,7 +418,7 @@ func TestEvictAnotherPod(t *testing.T) {
 	go func() { done <- evictor.Run(ctx) }()
 
 	for name, want := range map[string]act.Result{"web-0": act.Gone, "web-1": act.Gone} {
-		evictor.Enqueue(qos.Eviction{Pod: qos.PodRef{UID: "of-the-last-one", Namespace: s.name, Name: name}})
+		evictor.Enqueue(qos.Eviction{Pod: qos.PodRef{UID: "of-the-last-one", Namespace: f.name, Name: name}})
 		var out []act.EvictionOutcome
 		eventually(t, "an answer", func(context.Context) error {
 			if out = append(out, evictor.Drain()...); len(out) == 0 {
@@ -438,26 +438,26 @@ func TestEvictAnotherPod(t *testing.T) {
 		t.Error(err)
 	}
 
-	s.evicted()
+	f.evicted()
 }
 
 // TestUnfriendly checks evictions and taints with an API server that rejects every second write as too busy or with a conflict.
 func TestUnfriendly(t *testing.T) {
-	s := newEvictFixture(t, "unfriendly", 7000)
-	first := s.pod("first", 1500)
-	s.pod("second", 1400)
+	f := newEvictFixture(t, "unfriendly", 7000)
+	first := f.pod("first", 1500)
+	f.pod("second", 1400)
 	proxy := harness.ServeUnfriendly(t, control)
-	a := s.agent("--enforce=evict,taint", "--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
+	a := f.agent("--enforce=evict,taint", "--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
 	a.awaitLog(t, "rule is calm", "unfriendly/memory")
-	s.uses(9000)
+	f.uses(9000)
 
-	s.evicted("first")
-	becomes(t, s.c, s.name, true)
+	f.evicted("first")
+	becomes(t, f.c, f.name, true)
 	a.awaitSnapshots(t, 2)
-	s.evicted("first")
-	s.uses(1000)
-	s.end(first)
-	becomes(t, s.c, s.name, false)
+	f.evicted("first")
+	f.uses(1000)
+	f.end(first)
+	becomes(t, f.c, f.name, false)
 	proxy.Check(t)
 }
 
@@ -503,16 +503,16 @@ func TestEvictBudget(t *testing.T) {
 
 // TestEvictRestart checks that an agent restarted while its victim terminates evicts no other pod.
 func TestEvictRestart(t *testing.T) {
-	s := newEvictFixture(t, "evict-kill", 9000)
-	s.pod("first", 1500)
-	s.pod("second", 1400)
-	a := s.agent()
-	s.evicted("first")
+	f := newEvictFixture(t, "evict-kill", 9000)
+	f.pod("first", 1500)
+	f.pod("second", 1400)
+	a := f.agent()
+	f.evicted("first")
 	a.Kill()
-	again := s.agent()
+	again := f.agent()
 	again.awaitLog(t, "rule is firing", "evict-kill/memory")
 	again.awaitSnapshots(t, 3)
-	s.evicted("first")
+	f.evicted("first")
 }
 
 // asAgent returns a client with the agent's permissions.

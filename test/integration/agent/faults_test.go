@@ -38,49 +38,49 @@ func everyFault(_, path string, n int) harness.Fault {
 // TestEveryFault checks that taint, condition, evictions, zones and elastic resources end up right with rejected writes and lost answers,
 // and that nothing is left at the end.
 func TestEveryFault(t *testing.T) {
-	s := newEvictFixture(t, "faults", 7000)
-	configureKubelet(t, s.dir, "kubeReserved: {cpu: \"1\"}\n")
+	f := newEvictFixture(t, "faults", 7000)
+	configureKubelet(t, f.dir, "kubeReserved: {cpu: \"1\"}\n")
 
-	node, err := readNode(t.Context(), s.c, s.name)
+	node, err := readNode(t.Context(), f.c, f.name)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16000Mi")}
 	node.Status.Capacity = node.Status.Allocatable
-	if err := s.c.Status().Update(t.Context(), node); err != nil {
+	if err := f.c.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
 
-	first := s.pod("first", 1500)
-	second := s.pod("second", 1400)
+	first := f.pod("first", 1500)
+	second := f.pod("second", 1400)
 	proxy := harness.ServeFaults(t, control, everyFault)
-	a := s.agent("--enforce=evict,taint,node-resource", "--feature-gates=NodeResourceTopology=true",
+	a := f.agent("--enforce=evict,taint,node-resource", "--feature-gates=NodeResourceTopology=true",
 		"--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
 	a.awaitLog(t, "rule is calm", "faults/memory")
 
 	for _, victim := range []*corev1.Pod{first, second} {
-		s.uses(9000)
-		s.evicted(victim.Name)
-		becomes(t, s.c, s.name, true)
+		f.uses(9000)
+		f.evicted(victim.Name)
+		becomes(t, f.c, f.name, true)
 		a.awaitSnapshots(t, 2)
-		s.evicted(victim.Name)
-		s.uses(1000)
-		s.end(victim)
-		becomes(t, s.c, s.name, false)
+		f.evicted(victim.Name)
+		f.uses(1000)
+		f.end(victim)
+		becomes(t, f.c, f.name, false)
 	}
 
-	awaitEvent(t, s.c, "Node", s.name, "NewPodsKeptAway", "rule faults/memory is firing")
-	awaitEvent(t, s.c, "Node", s.name, "NewPodsWelcome")
+	awaitEvent(t, f.c, "Node", f.name, "NewPodsKeptAway", "rule faults/memory is firing")
+	awaitEvent(t, f.c, "Node", f.name, "NewPodsWelcome")
 	zones := zonesClient(t)
-	o := topologyOf(t, zones, s.name, reserves(1))
+	o := topologyOf(t, zones, f.name, reserves(1))
 	t.Cleanup(func() { harness.Delete(t, zones, o) })
 
 	offer := func(ended bool) {
 		t.Helper()
 
 		eventually(t, "what is offered", func(ctx context.Context) error {
-			n, err := readNode(ctx, s.c, s.name)
+			n, err := readNode(ctx, f.c, f.name)
 			if err != nil {
 				return err
 			}
@@ -101,16 +101,16 @@ func TestEveryFault(t *testing.T) {
 	offer(false)
 	// The offer may still rise and features may change; a quiet node is not written otherwise.
 	quiet := func() int {
-		return proxy.Writes("/eviction") + proxy.Writes("/noderesourcetopologies/"+s.name) + proxy.Writes("/noderesourcetopologies")
+		return proxy.Writes("/eviction") + proxy.Writes("/noderesourcetopologies/"+f.name) + proxy.Writes("/noderesourcetopologies")
 	}
-	calm := becomes(t, s.c, s.name, false)
+	calm := becomes(t, f.c, f.name, false)
 	before := quiet()
 	a.awaitSnapshots(t, 3)
 
 	if n := quiet(); n != before {
 		t.Errorf("%d writes, then %d, want no more", before, n)
 	}
-	if now := becomes(t, s.c, s.name, false); !interference(now).LastHeartbeatTime.Equal(&interference(calm).LastHeartbeatTime) {
+	if now := becomes(t, f.c, f.name, false); !interference(now).LastHeartbeatTime.Equal(&interference(calm).LastHeartbeatTime) {
 		t.Errorf("condition %+v, then %+v, want the same heartbeat", interference(calm), interference(now))
 	}
 	if err := a.Terminate(t); err != nil {
@@ -118,7 +118,7 @@ func TestEveryFault(t *testing.T) {
 	}
 
 	offer(true)
-	becomes(t, s.c, s.name, false)
+	becomes(t, f.c, f.name, false)
 
 	if n := proxy.Writes("/second/eviction"); n != 2 {
 		t.Errorf("the eviction of second was requested %d times, want 2", n)
@@ -131,9 +131,9 @@ func TestEveryFault(t *testing.T) {
 func TestRulesReinstalled(t *testing.T) {
 	c := newClient(t)
 	definitions := definitionsClient(t)
-	h := newHostFixture(t, c, 8000)
+	f := newHostFixture(t, c, 8000)
 	harness.Create(t, c, newNode("reinstalled"), nodeQOS("reinstalled", "reinstalled", halfUsed, "40"), soon("reinstalled"))
-	a := startAgent(t, "reinstalled", "--enforce=taint", "--host-root="+h.dir)
+	a := startAgent(t, "reinstalled", "--enforce=taint", "--host-root="+f.dir)
 	becomes(t, c, "reinstalled", true)
 
 	var restores []func()

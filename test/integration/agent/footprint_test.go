@@ -25,10 +25,10 @@ func TestFootprint(t *testing.T) {
 	node := newNode("footprint")
 	harness.Create(t, c, node, nodeQOS("footprint", "footprint", halfUsed, "40"), avoidance("footprint"))
 
-	h := newHostFixture(t, c, hostMemory/2)
+	f := newHostFixture(t, c, hostMemory/2)
 	ns := namespace(t, c, "footprint")
 	for i := range pods {
-		h.run(node.Name, newPod(ns, fmt.Sprintf("pod-%d", i)), 10)
+		f.run(node.Name, newPod(ns, fmt.Sprintf("pod-%d", i)), 10)
 	}
 
 	span := 2 * time.Second
@@ -42,7 +42,7 @@ func TestFootprint(t *testing.T) {
 		interval = "--collect-interval=1s"
 	}
 
-	a := startAgent(t, node.Name, "--host-root="+h.dir, interval, "--enforce=cpu-throttle,evict,taint,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true")
+	a := startAgent(t, node.Name, "--host-root="+f.dir, interval, "--enforce=cpu-throttle,evict,taint,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true")
 	a.awaitLog(t, "rule is firing", "footprint/memory")
 	number := func(ctx context.Context, series string) (v float64) {
 		eventually(t, series, func(context.Context) error {

@@ -40,15 +40,15 @@ const (
 func newHostFixture(t *testing.T, c client.Client, used int) *hostFixture {
 	t.Helper()
 
-	h := &hostFixture{dir: t.TempDir(), t: t, c: c}
+	f := &hostFixture{dir: t.TempDir(), t: t, c: c}
 	for path, content := range recording(t) {
 		if !strings.Contains(path, "-pod") {
-			h.write(path, content)
+			f.write(path, content)
 		}
 	}
 
-	h.write("proc/meminfo", meminfo(used))
-	return h
+	f.write("proc/meminfo", meminfo(used))
+	return f
 }
 
 func recording(t *testing.T) map[string]string {
@@ -62,9 +62,9 @@ func recording(t *testing.T) map[string]string {
 	return r.Moments[0].Files
 }
 
-func (h *hostFixture) write(path, content string) {
-	h.t.Helper()
-	writeFile(h.t, filepath.Join(h.dir, path), content)
+func (f *hostFixture) write(path, content string) {
+	f.t.Helper()
+	writeFile(f.t, filepath.Join(f.dir, path), content)
 }
 
 // writeFile writes a file and creates its directory.
@@ -81,17 +81,17 @@ func writeFile(t *testing.T, file, content string) {
 }
 
 // uses sets the memory in use in MiB by a single write of constant length, so that no reader sees a partial file.
-func (h *hostFixture) uses(mib int) {
-	h.t.Helper()
+func (f *hostFixture) uses(mib int) {
+	f.t.Helper()
 
-	f, err := os.OpenFile(filepath.Join(h.dir, "proc/meminfo"), os.O_WRONLY, 0)
+	file, err := os.OpenFile(filepath.Join(f.dir, "proc/meminfo"), os.O_WRONLY, 0)
 	if err != nil {
-		h.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	defer f.Close()
+	defer file.Close()
 
-	if _, err := f.WriteAt([]byte(meminfo(mib)), 0); err != nil {
-		h.t.Fatal(err)
+	if _, err := file.WriteAt([]byte(meminfo(mib)), 0); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
@@ -100,15 +100,15 @@ func meminfo(used int) string {
 }
 
 // run creates a pod in the API server that uses the given MiB on the host. Its UID is the API server's or, for mirror pods, the kubelet's.
-func (h *hostFixture) run(node string, pod *corev1.Pod, mib int) {
-	h.t.Helper()
+func (f *hostFixture) run(node string, pod *corev1.Pod, mib int) {
+	f.t.Helper()
 
 	pod.Spec.NodeName = node
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "crane.local/nothing:1"}}
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	harness.Create(h.t, h.c, pod)
-	h.t.Cleanup(func() { h.forget(pod) })
+	harness.Create(f.t, f.c, pod)
+	f.t.Cleanup(func() { f.forget(pod) })
 
 	uid := string(pod.UID)
 	if hash := pod.Annotations["kubernetes.io/config.hash"]; hash != "" {
@@ -122,11 +122,11 @@ func (h *hostFixture) run(node string, pod *corev1.Pod, mib int) {
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + container, Ready: true}},
 	}
 
-	if err := h.c.Status().Update(h.t.Context(), pod); err != nil {
-		h.t.Fatal(err)
+	if err := f.c.Status().Update(f.t.Context(), pod); err != nil {
+		f.t.Fatal(err)
 	}
 
-	for path, content := range recording(h.t) {
+	for path, content := range recording(f.t) {
 		if !strings.Contains(path, templatePod) {
 			continue
 		}
@@ -139,32 +139,32 @@ func (h *hostFixture) run(node string, pod *corev1.Pod, mib int) {
 		}
 
 		path = strings.ReplaceAll(path, templatePod, strings.ReplaceAll(uid, "-", "_"))
-		h.write(strings.ReplaceAll(path, templateContainer, container), content)
+		f.write(strings.ReplaceAll(path, templateContainer, container), content)
 	}
 }
 
 // forget deletes a pod as a kubelet does at its end.
-func (h *hostFixture) forget(pod *corev1.Pod) {
-	ctx := context.WithoutCancel(h.t.Context())
-	if err := h.c.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
-		h.t.Error(err)
+func (f *hostFixture) forget(pod *corev1.Pod) {
+	ctx := context.WithoutCancel(f.t.Context())
+	if err := f.c.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		f.t.Error(err)
 	}
 }
 
 // end ends a pod: its cgroup and then the object. Its memory must be freed before, or the agent would evict another one.
-func (h *hostFixture) end(pod *corev1.Pod) {
-	h.t.Helper()
+func (f *hostFixture) end(pod *corev1.Pod) {
+	f.t.Helper()
 
-	dir := filepath.Join(h.dir, "sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice", "kubepods-besteffort-pod"+strings.ReplaceAll(string(pod.UID), "-", "_")+".slice")
+	dir := filepath.Join(f.dir, "sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice", "kubepods-besteffort-pod"+strings.ReplaceAll(string(pod.UID), "-", "_")+".slice")
 	if _, err := os.Stat(dir); err != nil {
-		h.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
 	if err := os.RemoveAll(dir); err != nil {
-		h.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
-	h.forget(pod)
+	f.forget(pod)
 }
 
 // namespace creates a namespace with the account that pods need.

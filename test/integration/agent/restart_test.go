@@ -22,7 +22,7 @@ import (
 func TestTaintOutlivesAnUpgrade(t *testing.T) {
 	const node = "taint-upgrade"
 	c := newClient(t)
-	h := newHostFixture(t, c, 8000)
+	f := newHostFixture(t, c, 8000)
 	labels := map[string]string{"app": node}
 	set := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "crane-agent"},
@@ -44,7 +44,7 @@ func TestTaintOutlivesAnUpgrade(t *testing.T) {
 	t.Setenv("POD_NAME", pod.Name)
 	state := t.TempDir()
 	start := func() *agent {
-		return startAgent(t, node, "--enforce=taint", "--host-root="+h.dir, "--state-dir="+state)
+		return startAgent(t, node, "--enforce=taint", "--host-root="+f.dir, "--state-dir="+state)
 	}
 	marker := filepath.Join(state, "handover.json")
 	first := start()
@@ -67,9 +67,9 @@ func TestTaintOutlivesAnUpgrade(t *testing.T) {
 	}
 
 	second.awaitLog(t, "rule is firing", node+"/memory")
-	h.uses(1000)
+	f.uses(1000)
 	becomes(t, c, node, false)
-	h.uses(8000)
+	f.uses(8000)
 	becomes(t, c, node, true)
 
 	if err := c.Delete(t.Context(), set); err != nil {

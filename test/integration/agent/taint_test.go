@@ -73,11 +73,11 @@ func becomes(t *testing.T, c client.Client, name string, tainted bool) (out *cor
 // are reset when the node is calm.
 func TestTaint(t *testing.T) {
 	c := newClient(t)
-	h := newHostFixture(t, c, 8000)
+	f := newHostFixture(t, c, 8000)
 	node := newNode("taint")
 	node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
 	harness.Create(t, c, node)
-	startAgent(t, "taint", "--enforce=taint", "--host-root="+h.dir)
+	startAgent(t, "taint", "--enforce=taint", "--host-root="+f.dir)
 
 	// Other taints are added all the time.
 	busy, stop := context.WithCancel(t.Context())
@@ -117,7 +117,7 @@ func TestTaint(t *testing.T) {
 
 	awaitEvent(t, c, "Node", "taint", "AvoidanceTriggered", "taint/memory triggered action taint: 50 percent, above 40")
 	awaitEvent(t, c, "Node", "taint", "NewPodsKeptAway", "rule taint/memory is firing")
-	h.uses(1000)
+	f.uses(1000)
 	becomes(t, c, "taint", false)
 	stop()
 
@@ -140,10 +140,10 @@ func TestTaint(t *testing.T) {
 // TestTaintOutlivesAKill checks that the next agent removes the taint if load or rule are gone, and keeps it otherwise.
 func TestTaintOutlivesAKill(t *testing.T) {
 	c := newClient(t)
-	h := newHostFixture(t, c, 8000)
+	f := newHostFixture(t, c, 8000)
 	q := nodeQOS("taint-kill", "taint-kill", halfUsed, "40")
 	harness.Create(t, c, newNode("taint-kill"), q, soon("taint-kill"))
-	flags := []string{"--enforce=taint", "--host-root=" + h.dir}
+	flags := []string{"--enforce=taint", "--host-root=" + f.dir}
 	kill := func(a *agent) {
 		t.Helper()
 		becomes(t, c, "taint-kill", true)
@@ -161,10 +161,10 @@ func TestTaintOutlivesAKill(t *testing.T) {
 		t.Error("the taint came and went with an agent, want it kept while the cause stays")
 	}
 
-	h.uses(1000)
+	f.uses(1000)
 	third := startAgent(t, "taint-kill", flags...)
 	becomes(t, c, "taint-kill", false)
-	h.uses(8000)
+	f.uses(8000)
 	kill(third)
 
 	if err := c.Delete(t.Context(), q); err != nil {
@@ -178,10 +178,10 @@ func TestTaintOutlivesAKill(t *testing.T) {
 // TestTaintGoesWithTheRules checks that the taint is removed with the last NodeQOS and at the end of the agent.
 func TestTaintGoesWithTheRules(t *testing.T) {
 	c := newClient(t)
-	h := newHostFixture(t, c, 8000)
+	f := newHostFixture(t, c, 8000)
 	q := nodeQOS("taint-rules", "taint-rules", halfUsed, "40")
 	harness.Create(t, c, newNode("taint-rules"), q, soon("taint-rules"))
-	a := startAgent(t, "taint-rules", "--enforce=taint", "--host-root="+h.dir)
+	a := startAgent(t, "taint-rules", "--enforce=taint", "--host-root="+f.dir)
 	becomes(t, c, "taint-rules", true)
 
 	if err := c.Delete(t.Context(), q); err != nil {
@@ -203,9 +203,9 @@ func TestTaintGoesWithTheRules(t *testing.T) {
 // TestDryRunWritesNothing checks that a dry run changes neither the node nor writes events.
 func TestDryRunWritesNothing(t *testing.T) {
 	c := newClient(t)
-	h := newHostFixture(t, c, 8000)
+	f := newHostFixture(t, c, 8000)
 	harness.Create(t, c, newNode("taint-dry"), nodeQOS("taint-dry", "taint-dry", halfUsed, "40"), soon("taint-dry"))
-	a := startAgent(t, "taint-dry", "--host-root="+h.dir)
+	a := startAgent(t, "taint-dry", "--host-root="+f.dir)
 	a.awaitLog(t, "action=taint", "outcome=would")
 
 	n, err := readNode(t.Context(), c, "taint-dry")
@@ -228,9 +228,9 @@ func TestDryRunWritesNothing(t *testing.T) {
 // TestEventsAtTheEnd checks that events at the end of an agent are written before it ends.
 func TestEventsAtTheEnd(t *testing.T) {
 	c := newClient(t)
-	h := newHostFixture(t, c, 8000)
+	f := newHostFixture(t, c, 8000)
 	harness.Create(t, c, newNode("taint-end"), nodeQOS("taint-end", "taint-end", halfUsed, "40"), soon("taint-end"))
-	a := startAgent(t, "taint-end", "--enforce=taint", "--host-root="+h.dir)
+	a := startAgent(t, "taint-end", "--enforce=taint", "--host-root="+f.dir)
 	becomes(t, c, "taint-end", true)
 
 	if err := a.Terminate(t); err != nil {

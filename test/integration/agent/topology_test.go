@@ -172,91 +172,91 @@ type topologyFixture struct {
 }
 
 // view returns the Node only.
-func (k *topologyFixture) view() cluster.View { return cluster.NewStatic(cluster.State{Node: k.node}) }
+func (f *topologyFixture) view() cluster.View { return cluster.NewStatic(cluster.State{Node: f.node}) }
 
 func newTopologyFixture(t *testing.T, name string) *topologyFixture {
 	t.Helper()
 
 	c := newClient(t)
-	k := &topologyFixture{t: t, zones: zonesClient(t), clock: clocktesting.NewFakeClock(time.Now()), host: recordedHost(t), node: newNode(name)}
-	harness.Create(t, c, k.node)
-	configureKubelet(t, k.host, "kubeReserved: {cpu: \"1\"}\n")
-	k.start(k.view())
+	f := &topologyFixture{t: t, zones: zonesClient(t), clock: clocktesting.NewFakeClock(time.Now()), host: recordedHost(t), node: newNode(name)}
+	harness.Create(t, c, f.node)
+	configureKubelet(t, f.host, "kubeReserved: {cpu: \"1\"}\n")
+	f.start(f.view())
 	t.Cleanup(func() {
-		harness.Delete(t, k.zones, &topologyv1alpha1.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		harness.Delete(t, f.zones, &topologyv1alpha1.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	})
 
-	return k
+	return f
 }
 
-func (k *topologyFixture) start(view cluster.View) {
-	k.t.Helper()
+func (f *topologyFixture) start(view cluster.View) {
+	f.t.Helper()
 
-	config, err := control.ConfigFor(k.t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
+	config, err := control.ConfigFor(f.t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
 	if err != nil {
-		k.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
-		k.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
-	k.Manager = topology.NewManager(topology.Config{
-		Root: agenthost.Root(k.host), KubeletDir: "/var/lib/kubelet", View: view, Dynamic: objects, NodeName: k.node.Name, Clock: k.clock, Beat: func(string) {},
+	f.Manager = topology.NewManager(topology.Config{
+		Root: agenthost.Root(f.host), KubeletDir: "/var/lib/kubelet", View: view, Dynamic: objects, NodeName: f.node.Name, Clock: f.clock, Beat: func(string) {},
 		Report: func(report.Action) {},
 		Log: funcr.New(func(_, args string) {
-			k.mu.Lock()
-			defer k.mu.Unlock()
+			f.mu.Lock()
+			defer f.mu.Unlock()
 
-			k.log.WriteString(args + "\n")
+			f.log.WriteString(args + "\n")
 		}, funcr.Options{}),
 	})
 }
 
-func (k *topologyFixture) pass(d time.Duration) {
-	k.clock.Step(d)
-	k.Reconcile(k.t.Context())
+func (f *topologyFixture) pass(d time.Duration) {
+	f.clock.Step(d)
+	f.Reconcile(f.t.Context())
 }
 
-func (k *topologyFixture) logged(text string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (f *topologyFixture) logged(text string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 
-	return strings.Contains(k.log.String(), text)
+	return strings.Contains(f.log.String(), text)
 }
 
-func (k *topologyFixture) object() *topologyv1alpha1.NodeResourceTopology {
-	k.t.Helper()
-	return topologyOf(k.t, k.zones, k.node.Name, exists)
+func (f *topologyFixture) object() *topologyv1alpha1.NodeResourceTopology {
+	f.t.Helper()
+	return topologyOf(f.t, f.zones, f.node.Name, exists)
 }
 
 // TestTopologyIsWrittenOnChange checks that an hour without changes writes nothing, and that labels, reservations and changes by others
 // do.
 func TestTopologyIsWrittenOnChange(t *testing.T) {
-	k := newTopologyFixture(t, "zones-quiet")
-	k.Reconcile(t.Context())
-	made := k.object()
+	f := newTopologyFixture(t, "zones-quiet")
+	f.Reconcile(t.Context())
+	made := f.object()
 
 	for range 60 {
-		k.pass(time.Minute)
+		f.pass(time.Minute)
 	}
 
-	if now := k.object(); now.ResourceVersion != made.ResourceVersion || now.Generation != made.Generation {
+	if now := f.object(); now.ResourceVersion != made.ResourceVersion || now.Generation != made.Generation {
 		t.Errorf("without a change the object is %+v, want it not written", now)
 	}
 
-	k.node.Labels[topologyv1alpha1.LabelNodeTopologyAwareness] = "false"
-	k.pass(10 * time.Second)
+	f.node.Labels[topologyv1alpha1.LabelNodeTopologyAwareness] = "false"
+	f.pass(10 * time.Second)
 
-	if o := k.object(); o.CraneManagerPolicy.TopologyManagerPolicy != topologyv1alpha1.TopologyManagerPolicyNone || o.ResourceVersion == made.ResourceVersion {
+	if o := f.object(); o.CraneManagerPolicy.TopologyManagerPolicy != topologyv1alpha1.TopologyManagerPolicyNone || o.ResourceVersion == made.ResourceVersion {
 		t.Errorf("policy %+v, want none after the label", o.CraneManagerPolicy)
 	}
 
-	configureKubelet(t, k.host, "reservedSystemCPUs: 0-1\n")
-	k.pass(10 * time.Second)
+	configureKubelet(t, f.host, "reservedSystemCPUs: 0-1\n")
+	f.pass(10 * time.Second)
 
-	o := k.object()
+	o := f.object()
 	if o.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "0-1" || o.Reserved.Cpu().Value() != 2 {
 		t.Errorf("object %+v, want CPUs 0-1 reserved", o)
 	}
@@ -264,55 +264,55 @@ func TestTopologyIsWrittenOnChange(t *testing.T) {
 	// Another client adds an attribute and removes a zone.
 	o.Attributes["example.com/rack"] = "7"
 	o.Zones = o.Zones[:1]
-	if err := k.zones.Update(t.Context(), o); err != nil {
+	if err := f.zones.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 
-	k.pass(time.Hour)
-	if o := k.object(); len(o.Zones) != 2 || o.Attributes["example.com/rack"] != "7" || !k.logged("after a change by another client") {
+	f.pass(time.Hour)
+	if o := f.object(); len(o.Zones) != 2 || o.Attributes["example.com/rack"] != "7" || !f.logged("after a change by another client") {
 		t.Errorf("object %+v, want two zones and the attribute of another client", o)
 	}
 
-	configureKubelet(t, k.host, "kubeReserved: {memory: 1Gi}\n")
-	k.pass(2 * time.Hour)
+	configureKubelet(t, f.host, "kubeReserved: {memory: 1Gi}\n")
+	f.pass(2 * time.Hour)
 
-	if o := k.object(); len(o.Attributes) != 1 || !o.Reserved.Cpu().IsZero() || o.Reserved.Memory().IsZero() {
+	if o := f.object(); len(o.Attributes) != 1 || !o.Reserved.Cpu().IsZero() || o.Reserved.Memory().IsZero() {
 		t.Errorf("object %+v, want 1Gi of memory reserved and no CPUs", o)
 	}
 }
 
 // TestTopologyOfAnother checks that an object of another owner is kept and reported.
 func TestTopologyOfAnother(t *testing.T) {
-	k := newTopologyFixture(t, "zones-foreign")
+	f := newTopologyFixture(t, "zones-foreign")
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "3c9e2c4e-0000-4000-8000-000000000000", Controller: new(true)}
 	foreign := &topologyv1alpha1.NodeResourceTopology{
-		ObjectMeta:         metav1.ObjectMeta{Name: k.node.Name, OwnerReferences: []metav1.OwnerReference{owner}},
+		ObjectMeta:         metav1.ObjectMeta{Name: f.node.Name, OwnerReferences: []metav1.OwnerReference{owner}},
 		CraneManagerPolicy: topologyv1alpha1.ManagerPolicy{CPUManagerPolicy: topologyv1alpha1.CPUManagerPolicyNone, TopologyManagerPolicy: topologyv1alpha1.TopologyManagerPolicyNone},
 	}
 
-	if err := k.zones.Create(t.Context(), foreign); err != nil {
+	if err := f.zones.Create(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
 
 	for range 10 {
-		k.pass(time.Minute)
+		f.pass(time.Minute)
 	}
 
-	if o := k.object(); o.ResourceVersion != foreign.ResourceVersion || !k.logged("has another controller") {
+	if o := f.object(); o.ResourceVersion != foreign.ResourceVersion || !f.logged("has another controller") {
 		t.Errorf("object %+v, want it untouched: it has another controller", o)
 	}
 }
 
 // TestTopologyWithoutItsKind checks that a missing definition is reported, and that the object is created soon after its installation.
 func TestTopologyWithoutItsKind(t *testing.T) {
-	k := newTopologyFixture(t, "zones-kind")
+	f := newTopologyFixture(t, "zones-kind")
 	definitions := definitionsClient(t)
 	const name = "noderesourcetopologies.topology.crane.io"
 	restore := uninstall(t, definitions, name)
 
 	eventually(t, "the agent says that the definition is missing", func(ctx context.Context) error {
-		k.pass(time.Hour)
-		if !k.logged("CustomResourceDefinition is not installed") {
+		f.pass(time.Hour)
+		if !f.logged("CustomResourceDefinition is not installed") {
 			return errors.New("it does not")
 		}
 
@@ -326,8 +326,8 @@ func TestTopologyWithoutItsKind(t *testing.T) {
 
 	restore()
 	eventually(t, "the object is made", func(ctx context.Context) error {
-		k.pass(10 * time.Minute)
-		return k.zones.Get(ctx, client.ObjectKey{Name: k.node.Name}, &topologyv1alpha1.NodeResourceTopology{})
+		f.pass(10 * time.Minute)
+		return f.zones.Get(ctx, client.ObjectKey{Name: f.node.Name}, &topologyv1alpha1.NodeResourceTopology{})
 	})
 }
 

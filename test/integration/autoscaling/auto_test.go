@@ -26,19 +26,19 @@ type ehpa = autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 // TestAutoScalesOnCurrentAndPredictedLoad checks an autoscaler with the current load, a forecast above it, one below it, and one
 // that is not worth its replicas.
 func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
-	w := newFixture(t)
-	metrics.setSharedLoad(w.Name, 300) // 60 % of 250m in each of two pods
-	w.CreateAll(deployment("web", 2, 250), scaler("web"))
+	f := newFixture(t)
+	metrics.setSharedLoad(f.Name, 300) // 60 % of 250m in each of two pods
+	f.CreateAll(deployment("web", 2, 250), scaler("web"))
 
-	h := w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
-	e := w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	h := f.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
+	e := f.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	if !metav1.IsControlledBy(h, e) || *h.Spec.MinReplicas != 2 || h.Spec.MaxReplicas != 20 || len(h.Spec.Metrics) != 1 ||
 		h.Labels["app.kubernetes.io/managed-by"] != "effective-hpa-controller" || h.Labels["autoscaling.crane.io/effective-hpa-uid"] != string(e.UID) {
 		t.Errorf("HPA %+v %+v, want 2 to 20 replicas, one metric and the labels of its owner", h.ObjectMeta, h.Spec)
 	}
 
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
-	if err := w.Get(t.Context(), w.Key("ehpa-web"), tsp); err != nil {
+	if err := f.Get(t.Context(), f.Key("ehpa-web"), tsp); err != nil {
 		t.Fatal(err)
 	}
 
@@ -47,26 +47,26 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 		t.Errorf("prediction %+v %+v, want resource.cpu of web alone", tsp.Labels, tsp.Spec)
 	}
 
-	w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
+	f.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
 
 	t.Log("the forecast is above the load: 3 cores at 150m a pod are 20 pods")
-	w.forecast("web", "0.62", 3)
-	w.awaitHPA("ehpa-web", "has the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+	f.forecast("web", "0.62", 3)
+	f.awaitHPA("ehpa-web", "has the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if len(h.Spec.Metrics) != 2 || h.Spec.Metrics[1].External.Target.AverageValue.String() != "150m" {
 			return fmt.Errorf("metrics %+v", h.Spec.Metrics)
 		}
 
 		if got := h.Spec.Metrics[1].External.Metric.Selector.MatchLabels; got["targetKind"] != "Deployment" || got["targetName"] != "web" ||
-			got["targetNamespace"] != w.Name || got["resourceIdentifier"] != "resource.cpu" {
+			got["targetNamespace"] != f.Name || got["resourceIdentifier"] != "resource.cpu" {
 			return fmt.Errorf("selector %v", got)
 		}
 
 		return nil
 	})
 
-	w.awaitReplicas("web", 20)
-	w.awaitCondition("web", "PredictionReady=True/Predicting")
-	e = w.awaitScaler("web", "says who won", func(e *ehpa) error {
+	f.awaitReplicas("web", 20)
+	f.awaitCondition("web", "PredictionReady=True/Predicting")
+	e = f.awaitScaler("web", "says who won", func(e *ehpa) error {
 		if e.Status.Winner != "prediction of resource.cpu" || e.Status.ExpectReplicas == nil || *e.Status.ExpectReplicas != 20 ||
 			e.Status.CurrentReplicas == nil || *e.Status.CurrentReplicas != 20 {
 			return fmt.Errorf("status %+v", e.Status)
@@ -82,24 +82,24 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 		t.Errorf("status %+v, want HorizontalPodAutoscaler/ehpa-web and a time", e.Status)
 	}
 
-	target := fmt.Sprintf("targetKind=%q,targetName=%q,targetNamespace=%q", "Deployment", "web", w.Name)
-	w.awaitSeries("gocrane's metrics", map[string]float64{
-		`crane_autoscaling_hpa_replicas{name="ehpa-web",namespace="` + w.Name + `"}`:                      20,
-		`crane_autoscaling_effective_hpa_replicas{name="web",namespace="` + w.Name + `"}`:                 20,
+	target := fmt.Sprintf("targetKind=%q,targetName=%q,targetNamespace=%q", "Deployment", "web", f.Name)
+	f.awaitSeries("gocrane's metrics", map[string]float64{
+		`crane_autoscaling_hpa_replicas{name="ehpa-web",namespace="` + f.Name + `"}`:                      20,
+		`crane_autoscaling_effective_hpa_replicas{name="web",namespace="` + f.Name + `"}`:                 20,
 		`crane_autoscaling_prediction{algorithm="auto",resourceIdentifier="resource.cpu",` + target + `}`: 3,
 	})
 
-	scalings := `crane_autoscaling_hpa_scale_count{name="ehpa-web",namespace="` + w.Name + `",type="ehpa"}`
-	if n, err := w.craned.Metric(t.Context(), scalings); err != nil || n < 1 {
+	scalings := `crane_autoscaling_hpa_scale_count{name="ehpa-web",namespace="` + f.Name + `",type="ehpa"}`
+	if n, err := f.craned.Metric(t.Context(), scalings); err != nil || n < 1 {
 		t.Errorf("%v scalings are counted, %v, want 1 or more", n, err)
 	}
 
 	t.Log("a forecast below what the load asks for changes nothing: current metrics hold 4")
-	metrics.setSharedLoad(w.Name, 600) // 4 pods at 150m
-	w.forecast("web", "0.62", 0.3)
-	w.awaitReplicas("web", 4)
+	metrics.setSharedLoad(f.Name, 600) // 4 pods at 150m
+	f.forecast("web", "0.62", 0.3)
+	f.awaitReplicas("web", 4)
 
-	w.awaitScaler("web", "cpu wins", func(e *ehpa) error {
+	f.awaitScaler("web", "cpu wins", func(e *ehpa) error {
 		if p := proposal(e, "prediction of resource.cpu"); e.Status.Winner != "resource.cpu" || p.Replicas == nil || *p.Replicas != 2 {
 			return fmt.Errorf("%s: %+v", e.Status.Winner, e.Status.Proposals)
 		}
@@ -108,8 +108,8 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	})
 
 	t.Log("a forecast that bought nothing in the past days is ignored with the reason, whatever its skill")
-	w.forecastWithChoice("web", "0.62", predictionv1alpha1.ScalingChoice{Why: "it spared no time under capacity"}, 3)
-	w.awaitScaler("web", "ignores the forecast", func(e *ehpa) error {
+	f.forecastWithChoice("web", "0.62", predictionv1alpha1.ScalingChoice{Why: "it spared no time under capacity"}, 3)
+	f.awaitScaler("web", "ignores the forecast", func(e *ehpa) error {
 		if got := conditionMessage(e, "PredictionReady"); !strings.Contains(got, "it spared no time under capacity") {
 			return fmt.Errorf("message %q", got)
 		}
@@ -117,7 +117,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 		return nil
 	})
 
-	w.awaitHPA("ehpa-web", "without the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+	f.awaitHPA("ehpa-web", "without the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if len(h.Spec.Metrics) != 1 {
 			return fmt.Errorf("metrics %+v", h.Spec.Metrics)
 		}
@@ -125,14 +125,14 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 		return nil
 	})
 
-	if got, err := w.replicas(t.Context(), "web"); err != nil || got != 4 {
+	if got, err := f.replicas(t.Context(), "web"); err != nil || got != 4 {
 		t.Errorf("replicas %d, %v, want 4", got, err)
 	}
 
 	t.Log("without prediction its object goes")
-	w.change("web", func(e *ehpa) { e.Spec.Prediction = nil })
-	w.AwaitGone(&predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-web")
-	w.awaitScaler("web", "no condition of it", func(e *ehpa) error {
+	f.change("web", func(e *ehpa) { e.Spec.Prediction = nil })
+	f.AwaitGone(&predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-web")
+	f.awaitScaler("web", "no condition of it", func(e *ehpa) error {
 		if c := meta.FindStatusCondition(e.Status.Conditions, "PredictionReady"); c != nil {
 			return fmt.Errorf("condition %+v", c)
 		}
@@ -141,14 +141,14 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	})
 
 	t.Log("the metrics of a deleted autoscaler disappear")
-	if err := w.Client.Delete(t.Context(), w.awaitScaler("web", "exists", func(*ehpa) error { return nil })); err != nil {
+	if err := f.Client.Delete(t.Context(), f.awaitScaler("web", "exists", func(*ehpa) error { return nil })); err != nil {
 		t.Fatal(err)
 	}
 
-	w.Eventually("no series", func(ctx context.Context) error {
-		page, err := w.craned.Metrics(ctx)
+	f.Eventually("no series", func(ctx context.Context) error {
+		page, err := f.craned.Metrics(ctx)
 		for line := range strings.Lines(page) {
-			if strings.HasPrefix(line, "crane_autoscaling_") && strings.Contains(line, w.Name) {
+			if strings.HasPrefix(line, "crane_autoscaling_") && strings.Contains(line, f.Name) {
 				return fmt.Errorf("still exported: %s", line)
 			}
 		}
@@ -158,12 +158,12 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 }
 
 // awaitSeries waits until craned exports series with values.
-func (w *fixture) awaitSeries(state string, want map[string]float64) {
-	w.T.Helper()
+func (f *fixture) awaitSeries(state string, want map[string]float64) {
+	f.T.Helper()
 
-	w.Eventually(state, func(ctx context.Context) error {
+	f.Eventually(state, func(ctx context.Context) error {
 		for series, value := range want {
-			if got, err := w.craned.Metric(ctx, series); err != nil || got != value {
+			if got, err := f.craned.Metric(ctx, series); err != nil || got != value {
 				return errors.Join(err, fmt.Errorf("%s is %v, want %v", series, got, value))
 			}
 		}
@@ -175,9 +175,9 @@ func (w *fixture) awaitSeries(state string, want map[string]float64) {
 // TestWithoutPromQL checks that without a Prometheus data source cron windows, current metrics and previews work, and that a condition names
 // the metric whose forecast needs PromQL.
 func TestWithoutPromQL(t *testing.T) {
-	w := newFixture(t, "--datasource=metricserver")
-	metrics.setSharedLoad(w.Name, 300) // 60 % of 250m in each of two pods
-	w.CreateAll(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
+	f := newFixture(t, "--datasource=metricserver")
+	metrics.setSharedLoad(f.Name, 300) // 60 % of 250m in each of two pods
+	f.CreateAll(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
 		e.Spec.Metrics = append(e.Spec.Metrics, autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{
 			Metric: autoscalingv2.MetricIdentifier{Name: "requests"},
 			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: resource.NewQuantity(100, resource.DecimalSI)},
@@ -188,13 +188,13 @@ func TestWithoutPromQL(t *testing.T) {
 		}
 	}), deployment("new", 2, 250), scaler("new", func(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyPreview }))
 
-	w.awaitReplicas("web", 5)
-	e := w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
+	f.awaitReplicas("web", 5)
+	e := f.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
 	if got := conditionMessage(e, "PredictionReady"); !strings.Contains(got, "pods.requests: its forecast needs PromQL, and --datasource has no prom") {
 		t.Errorf("PredictionReady: %s, want that the forecast needs PromQL", got)
 	}
 
-	harness.Await(w.Namespace, &autoscalingv1alpha1.Substitute{}, "ehpa-new", "has a selector", func(s *autoscalingv1alpha1.Substitute) error {
+	harness.Await(f.Namespace, &autoscalingv1alpha1.Substitute{}, "ehpa-new", "has a selector", func(s *autoscalingv1alpha1.Substitute) error {
 		if s.Status.LabelSelector == "" {
 			return fmt.Errorf("status %+v", s.Status)
 		}

@@ -37,7 +37,7 @@ func TestExamplesOfGocrane(t *testing.T) {
 		"effective-hpa-cron-local.yaml": 10, "effective-hpa-cron.yaml": 10, "effective-hpa-cron-shanghai.yaml": 0, "effective-hpa.yaml": 1,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newFixture(t, "--ehpa-cron-local-time")
+			f := newFixture(t, "--ehpa-cron-local-time")
 			apply := func(file string) string {
 				t.Helper()
 
@@ -52,8 +52,8 @@ func TestExamplesOfGocrane(t *testing.T) {
 				}
 
 				for _, o := range objects {
-					o.SetNamespace(w.Name)
-					if err := w.Create(t.Context(), client.Object(o)); err != nil {
+					o.SetNamespace(f.Name)
+					if err := f.Create(t.Context(), client.Object(o)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -61,11 +61,11 @@ func TestExamplesOfGocrane(t *testing.T) {
 				return objects[0].GetName()
 			}
 
-			metrics.setSharedLoad(w.Name, 10)
+			metrics.setSharedLoad(f.Name, 10)
 			apply("php-apache.yaml")
 			ehpa := apply(name)
 
-			e := w.awaitCondition(ehpa, "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+			e := f.awaitCondition(ehpa, "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 			if len(e.Spec.Crons) > 0 && !meta.IsStatusConditionTrue(e.Status.Conditions, autoscalingv1alpha1.ConditionCronReady) {
 				t.Errorf("conditions %+v, want CronReady", e.Status.Conditions)
 			}
@@ -74,9 +74,9 @@ func TestExamplesOfGocrane(t *testing.T) {
 				return // It depends on the time of day.
 			}
 
-			w.Eventually(fmt.Sprintf("a floor of %d", floor), func(ctx context.Context) error {
+			f.Eventually(fmt.Sprintf("a floor of %d", floor), func(ctx context.Context) error {
 				h := &autoscalingv2.HorizontalPodAutoscaler{}
-				if err := w.Get(ctx, w.Key("ehpa-"+ehpa), h); err != nil {
+				if err := f.Get(ctx, f.Key("ehpa-"+ehpa), h); err != nil {
 					return err
 				}
 

@@ -31,51 +31,51 @@ func wantMessage(t *testing.T, e *ehpa, kind, want string) {
 
 // TestTargetsThatCannotBeScaled checks the reason of each problem with a target, and that a target that appears is scaled.
 func TestTargetsThatCannotBeScaled(t *testing.T) {
-	w := newFixture(t)
-	metrics.setSharedLoad(w.Name, 300)
+	f := newFixture(t)
+	metrics.setSharedLoad(f.Name, 300)
 	labels := map[string]string{"app": "agent"}
 	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}}
 	daemons.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	daemons.Spec.Template = deployment("agent", 1, 250).Spec.Template
-	w.CreateAll(daemons, scaler("agent", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "DaemonSet" }))
-	e := w.awaitCondition("agent", "Ready=False/NoScaleSubresource")
+	f.CreateAll(daemons, scaler("agent", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "DaemonSet" }))
+	e := f.awaitCondition("agent", "Ready=False/NoScaleSubresource")
 	wantMessage(t, e, "Ready", "DaemonSet agent: it has no scale subresource")
 
-	w.CreateAll(scaler("unknown", func(e *ehpa) {
+	f.CreateAll(scaler("unknown", func(e *ehpa) {
 		e.Spec.ScaleTargetRef.APIVersion, e.Spec.ScaleTargetRef.Kind = "example.com/v1", "Widget"
 	}))
-	e = w.awaitCondition("unknown", "Ready=False/FailedGetScale")
+	e = f.awaitCondition("unknown", "Ready=False/FailedGetScale")
 	wantMessage(t, e, "Ready", "the cluster knows no such kind")
 
-	w.CreateAll(scaler("late"))
-	e = w.awaitCondition("late", "Ready=False/FailedGetScale")
+	f.CreateAll(scaler("late"))
+	e = f.awaitCondition("late", "Ready=False/FailedGetScale")
 	wantMessage(t, e, "Ready", "Deployment late: it does not exist")
-	w.CreateAll(deployment("late", 2, 250))
-	w.awaitCondition("late", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	f.CreateAll(deployment("late", 2, 250))
+	f.awaitCondition("late", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 
-	w.CreateAll(deployment("off", 0, 250), scaler("off"))
-	w.awaitCondition("off", "Ready=False/ScalingDisabled")
-	w.wantReplicas("off", 0)
+	f.CreateAll(deployment("off", 0, 250), scaler("off"))
+	f.awaitCondition("off", "Ready=False/ScalingDisabled")
+	f.wantReplicas("off", 0)
 
 	for _, name := range []string{"agent", "unknown"} {
-		w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-"+name)
+		f.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-"+name)
 	}
 }
 
 // TestMetricsThatFail checks that replicas stay without requests or values, with a reason.
 func TestMetricsThatFail(t *testing.T) {
-	w := newFixture(t)
-	metrics.setPodUsage(w.Name, 150)
-	w.CreateAll(deployment("bare", 3, 0), scaler("bare"))
-	e := w.awaitCondition("bare", "ScalingActive=False/FailedGetResourceMetric")
+	f := newFixture(t)
+	metrics.setPodUsage(f.Name, 150)
+	f.CreateAll(deployment("bare", 3, 0), scaler("bare"))
+	e := f.awaitCondition("bare", "ScalingActive=False/FailedGetResourceMetric")
 	wantMessage(t, e, "PredictionReady", "container main requests no cpu")
-	w.wantReplicas("bare", 3)
+	f.wantReplicas("bare", 3)
 
 	each := metricOf("queue", "30")
-	w.CreateAll(deployment("web", 4, 250), scaler("web", func(e *ehpa) { e.Spec.Metrics = append(e.Spec.Metrics, each) }))
-	metrics.setQueue(w.Name, 120)
+	f.CreateAll(deployment("web", 4, 250), scaler("web", func(e *ehpa) { e.Spec.Metrics = append(e.Spec.Metrics, each) }))
+	metrics.setQueue(f.Name, 120)
 
-	w.awaitScaler("web", "both metrics ask for 4", func(e *ehpa) error {
+	f.awaitScaler("web", "both metrics ask for 4", func(e *ehpa) error {
 		a := proposal(e, "resource.cpu")
 		b := proposal(e, "external.queue")
 		if a.Replicas == nil || b.Replicas == nil || *a.Replicas != 4 || *b.Replicas != 4 {
@@ -86,9 +86,9 @@ func TestMetricsThatFail(t *testing.T) {
 	})
 
 	t.Log("one metric disappears: nothing scales down, though the other asks for less")
-	metrics.setPodUsage(w.Name, -1)
-	metrics.setQueue(w.Name, 30)
-	w.awaitScaler("web", "says which is missing", func(e *ehpa) error {
+	metrics.setPodUsage(f.Name, -1)
+	metrics.setQueue(f.Name, 30)
+	f.awaitScaler("web", "says which is missing", func(e *ehpa) error {
 		if p := proposal(e, "resource.cpu"); p.Message == "" || p.Replicas != nil {
 			return fmt.Errorf("%+v", e.Status.Proposals)
 		}
@@ -96,11 +96,11 @@ func TestMetricsThatFail(t *testing.T) {
 		return nil
 	})
 
-	w.awaitCondition("web", "ScalingActive=False/FailedGetResourceMetric")
-	w.wantReplicas("web", 4)
+	f.awaitCondition("web", "ScalingActive=False/FailedGetResourceMetric")
+	f.wantReplicas("web", 4)
 	t.Log("but up")
-	metrics.setQueue(w.Name, 180)
-	w.awaitReplicas("web", 6)
+	metrics.setQueue(f.Name, 180)
+	f.awaitReplicas("web", 6)
 }
 
 func metricOf(name, average string) autoscalingv2.MetricSpec {
@@ -116,10 +116,10 @@ func metricOf(name, average string) autoscalingv2.MetricSpec {
 
 // TestForecastsThatAreNoForecasts checks that NaN, several series, and a forecast that is not served scale nothing.
 func TestForecastsThatAreNoForecasts(t *testing.T) {
-	w := newFixture(t)
-	metrics.setSharedLoad(w.Name, 450)
-	w.CreateAll(deployment("web", 3, 250), scaler("web"))
-	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	f := newFixture(t)
+	metrics.setSharedLoad(f.Name, 450)
+	f.CreateAll(deployment("web", 3, 250), scaler("web"))
+	f.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 
 	for _, c := range []struct {
 		name, want string
@@ -128,8 +128,8 @@ func TestForecastsThatAreNoForecasts(t *testing.T) {
 		{"NaN", "NaN", []float64{math.NaN()}},
 		{"several series", "several series (2): aggregate it", []float64{1, 2}},
 	} {
-		w.forecast("web", "0.5", c.values...)
-		w.awaitScaler("web", c.name, func(e *ehpa) error {
+		f.forecast("web", "0.5", c.values...)
+		f.awaitScaler("web", c.name, func(e *ehpa) error {
 			if got := conditionMessage(e, "PredictionReady"); !strings.Contains(got, c.want) {
 				return fmt.Errorf("it says %q", got)
 			}
@@ -137,18 +137,18 @@ func TestForecastsThatAreNoForecasts(t *testing.T) {
 			return nil
 		})
 
-		w.wantReplicas("web", 3)
+		f.wantReplicas("web", 3)
 	}
 
 	t.Log("one that is good, then not served")
-	w.forecast("web", "0.5", 0.9)
-	w.awaitReplicas("web", 6)
+	f.forecast("web", "0.5", 0.9)
+	f.awaitReplicas("web", 6)
 	metrics.serveForecasts(false)
 	defer metrics.serveForecasts(true)
 
-	e := w.awaitCondition("web", "PredictionReady=False/MetricsAPIMissing")
+	e := f.awaitCondition("web", "PredictionReady=False/MetricsAPIMissing")
 	wantMessage(t, e, "PredictionReady", "install the metric-adapter")
-	w.awaitHPA("ehpa-web", "without the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+	f.awaitHPA("ehpa-web", "without the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if len(h.Spec.Metrics) != 1 {
 			return fmt.Errorf("metrics %+v", h.Spec.Metrics)
 		}
@@ -156,16 +156,16 @@ func TestForecastsThatAreNoForecasts(t *testing.T) {
 		return nil
 	})
 
-	w.awaitReplicas("web", 3)
+	f.awaitReplicas("web", 3)
 	metrics.serveForecasts(true)
-	w.awaitCondition("web", "PredictionReady=True/Predicting")
-	w.awaitReplicas("web", 6)
+	f.awaitCondition("web", "PredictionReady=True/Predicting")
+	f.awaitReplicas("web", 6)
 }
 
 // TestCrons checks that an open window raises the floor of the HPA, and that invalid ones are reported and have no effect.
 func TestCrons(t *testing.T) {
-	w := newFixture(t)
-	metrics.setSharedLoad(w.Name, 300)
+	f := newFixture(t)
+	metrics.setSharedLoad(f.Name, 300)
 	nowhere, berlin := "Europe/Atlantis", "Europe/Berlin"
 	cron := func(name, start, end string, zone *string, n int32) autoscalingv1alpha1.CronSpec {
 		return autoscalingv1alpha1.CronSpec{
@@ -173,7 +173,7 @@ func TestCrons(t *testing.T) {
 		}
 	}
 
-	w.CreateAll(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
+	f.CreateAll(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
 			// It opens each minute, so that it is open whenever the test runs.
 			cron("always", "* * * * *", "0 0 29 2 *", &berlin, 7),
@@ -182,10 +182,10 @@ func TestCrons(t *testing.T) {
 		}
 	}))
 
-	e := w.awaitCondition("web", "CronReady=False/InvalidCron")
+	e := f.awaitCondition("web", "CronReady=False/InvalidCron")
 	wantMessage(t, e, "CronReady", "would never close")
-	w.awaitReplicas("web", 7)
-	w.awaitHPA("ehpa-web", "with a floor", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+	f.awaitReplicas("web", 7)
+	f.awaitHPA("ehpa-web", "with a floor", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if *h.Spec.MinReplicas != 7 {
 			return fmt.Errorf("minReplicas %d", *h.Spec.MinReplicas)
 		}
@@ -193,7 +193,7 @@ func TestCrons(t *testing.T) {
 		return nil
 	})
 
-	e = w.awaitScaler("web", "the schedule wins", func(e *ehpa) error {
+	e = f.awaitScaler("web", "the schedule wins", func(e *ehpa) error {
 		if e.Status.Winner != "cron always" {
 			return fmt.Errorf("%q by %+v", e.Status.Winner, e.Status.Proposals)
 		}
@@ -208,18 +208,18 @@ func TestCrons(t *testing.T) {
 	}
 
 	t.Log("without schedules the floor is the autoscaler's own")
-	w.change("web", func(e *ehpa) { e.Spec.Crons = nil })
-	w.awaitReplicas("web", 2)
+	f.change("web", func(e *ehpa) { e.Spec.Crons = nil })
+	f.awaitReplicas("web", 2)
 }
 
 // TestAPIServerRestarted checks that replicas stay during an outage of the API server, and that later changes are applied.
 func TestAPIServerRestarted(t *testing.T) {
 	// The lease outlives the restart. Without its lease craned exits, and a kubelet would restart it.
-	w := newFixture(t, "--lease-duration=120s", "--lease-renew-period=110s")
-	metrics.setSharedLoad(w.Name, 450)
-	w.CreateAll(deployment("web", 3, 250), scaler("web"))
-	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
-	before := w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
+	f := newFixture(t, "--lease-duration=120s", "--lease-renew-period=110s")
+	metrics.setSharedLoad(f.Name, 450)
+	f.CreateAll(deployment("web", 3, 250), scaler("web"))
+	f.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	before := f.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
 
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
@@ -229,13 +229,13 @@ func TestAPIServerRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	w.Eventually("the API server is back", func(ctx context.Context) error {
-		return w.Get(ctx, w.Key("web"), &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{})
+	f.Eventually("the API server is back", func(ctx context.Context) error {
+		return f.Get(ctx, f.Key("web"), &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{})
 	})
-	w.wantReplicas("web", 3)
-	w.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 9 })
+	f.wantReplicas("web", 3)
+	f.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 9 })
 
-	h := w.awaitHPA("ehpa-web", "follows", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+	h := f.awaitHPA("ehpa-web", "follows", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if h.Spec.MaxReplicas != 9 {
 			return fmt.Errorf("maxReplicas %d", h.Spec.MaxReplicas)
 		}
@@ -247,14 +247,14 @@ func TestAPIServerRestarted(t *testing.T) {
 		t.Error("the HPA was created again, want the one of before the restart")
 	}
 
-	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
-	w.wantReplicas("web", 3)
+	f.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	f.wantReplicas("web", 3)
 }
 
 // TestNamesThatAreTaken checks that an object of another owner with the name is left unchanged and reported.
 func TestNamesThatAreTaken(t *testing.T) {
-	w := newFixture(t)
-	metrics.setSharedLoad(w.Name, 300)
+	f := newFixture(t)
+	metrics.setSharedLoad(f.Name, 300)
 	one := int32(1)
 	taken := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "ehpa-web"},
@@ -264,11 +264,11 @@ func TestNamesThatAreTaken(t *testing.T) {
 		},
 	}
 
-	w.CreateAll(taken, deployment("web", 2, 250), scaler("web"))
-	e := w.awaitCondition("web", "Ready=False/FailedReconcileHPA")
+	f.CreateAll(taken, deployment("web", 2, 250), scaler("web"))
+	e := f.awaitCondition("web", "Ready=False/FailedReconcileHPA")
 	wantMessage(t, e, "Ready", "has another owner")
 
-	if err := w.Get(t.Context(), client.ObjectKeyFromObject(taken), taken); err != nil || taken.Spec.ScaleTargetRef.Name != "other" {
+	if err := f.Get(t.Context(), client.ObjectKeyFromObject(taken), taken); err != nil || taken.Spec.ScaleTargetRef.Name != "other" {
 		t.Errorf("spec %+v, %v, want the target other as before", taken.Spec, err)
 	}
 }

@@ -78,15 +78,15 @@ func newFixture(t *testing.T, flags ...string) *fixture {
 		t.Fatal(err)
 	}
 
-	w := &fixture{Namespace: harness.NewNamespace(t, c, "shop-", waitTimeout)}
-	w.craned = startCraned(t, flags...)
+	f := &fixture{Namespace: harness.NewNamespace(t, c, "shop-", waitTimeout)}
+	f.craned = startCraned(t, flags...)
 	t.Cleanup(func() { // Remaining objects would keep the controllers of the next test busy.
 		ctx := context.WithoutCancel(t.Context())
-		_ = c.DeleteAllOf(ctx, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, client.InNamespace(w.Name))
-		_ = c.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace(w.Name))
+		_ = c.DeleteAllOf(ctx, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, client.InNamespace(f.Name))
+		_ = c.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace(f.Name))
 	})
 
-	return w
+	return f
 }
 
 func startCraned(t *testing.T, flags ...string) *harness.Craned {
@@ -98,9 +98,9 @@ func startCraned(t *testing.T, flags ...string) *harness.Craned {
 }
 
 // change edits an autoscaler.
-func (w *fixture) change(name string, edit func(*autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler)) {
-	w.T.Helper()
-	harness.Change(w.Namespace, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, name, edit)
+func (f *fixture) change(name string, edit func(*autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler)) {
+	f.T.Helper()
+	harness.Change(f.Namespace, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, name, edit)
 }
 
 // deployment returns a Deployment whose pods request milli thousandths of a core each, nothing for 0.
@@ -161,10 +161,10 @@ func scaler(name string, edit ...func(*autoscalingv1alpha1.EffectiveHorizontalPo
 }
 
 // awaitScaler waits until a check of an up-to-date autoscaler passes, and returns the autoscaler.
-func (w *fixture) awaitScaler(name, what string, check func(*autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
-	w.T.Helper()
+func (f *fixture) awaitScaler(name, what string, check func(*autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
+	f.T.Helper()
 
-	return harness.Await(w.Namespace, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, name, what,
+	return harness.Await(f.Namespace, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, name, what,
 		func(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error {
 			if e.Status.ObservedGeneration != e.Generation {
 				return errors.New("the status is of an older spec")
@@ -175,10 +175,10 @@ func (w *fixture) awaitScaler(name, what string, check func(*autoscalingv1alpha1
 }
 
 // awaitCondition waits for a condition, written type=status/reason.
-func (w *fixture) awaitCondition(name, want string) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
-	w.T.Helper()
+func (f *fixture) awaitCondition(name, want string) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
+	f.T.Helper()
 
-	return w.awaitScaler(name, want, func(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error {
+	return f.awaitScaler(name, want, func(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error {
 		var all []string
 		for _, c := range e.Status.Conditions {
 			text := c.Type + "=" + string(c.Status) + "/" + c.Reason
@@ -212,17 +212,17 @@ func proposal(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, name stri
 }
 
 // awaitHPA waits until a check of an HPA passes.
-func (w *fixture) awaitHPA(name, what string, check func(*autoscalingv2.HorizontalPodAutoscaler) error) *autoscalingv2.HorizontalPodAutoscaler {
-	w.T.Helper()
-	return harness.Await(w.Namespace, &autoscalingv2.HorizontalPodAutoscaler{}, name, what, check)
+func (f *fixture) awaitHPA(name, what string, check func(*autoscalingv2.HorizontalPodAutoscaler) error) *autoscalingv2.HorizontalPodAutoscaler {
+	f.T.Helper()
+	return harness.Await(f.Namespace, &autoscalingv2.HorizontalPodAutoscaler{}, name, what, check)
 }
 
 // awaitReplicas waits until the spec of a Deployment has a number of replicas.
-func (w *fixture) awaitReplicas(name string, want int32) {
-	w.T.Helper()
+func (f *fixture) awaitReplicas(name string, want int32) {
+	f.T.Helper()
 
-	w.Eventually(fmt.Sprintf("%s at %d", name, want), func(ctx context.Context) error {
-		if got, err := w.replicas(ctx, name); err != nil || got != want {
+	f.Eventually(fmt.Sprintf("%s at %d", name, want), func(ctx context.Context) error {
+		if got, err := f.replicas(ctx, name); err != nil || got != want {
 			return fmt.Errorf("it is at %d, %w", got, err)
 		}
 
@@ -230,9 +230,9 @@ func (w *fixture) awaitReplicas(name string, want int32) {
 	})
 }
 
-func (w *fixture) replicas(ctx context.Context, name string) (int32, error) {
+func (f *fixture) replicas(ctx context.Context, name string) (int32, error) {
 	d := &appsv1.Deployment{}
-	err := w.Get(ctx, w.Key(name), d)
+	err := f.Get(ctx, f.Key(name), d)
 	if err != nil {
 		return 0, err
 	}
@@ -241,16 +241,16 @@ func (w *fixture) replicas(ctx context.Context, name string) (int32, error) {
 }
 
 // forecast writes a flat forecast of two hours into the prediction of an autoscaler, like its controller.
-func (w *fixture) forecast(name, skill string, cores ...float64) {
-	w.T.Helper()
-	w.forecastWithChoice(name, skill, predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.95", LeadSeconds: 3600, Why: "it paid"}, cores...)
+func (f *fixture) forecast(name, skill string, cores ...float64) {
+	f.T.Helper()
+	f.forecastWithChoice(name, skill, predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.95", LeadSeconds: 3600, Why: "it paid"}, cores...)
 }
 
 // forecastWithChoice writes a forecast that is used by choice, in pods filled to the target of the HPA.
-func (w *fixture) forecastWithChoice(name, skill string, choice predictionv1alpha1.ScalingChoice, cores ...float64) {
-	w.T.Helper()
+func (f *fixture) forecastWithChoice(name, skill string, choice predictionv1alpha1.ScalingChoice, cores ...float64) {
+	f.T.Helper()
 
-	tsp := harness.Await(w.Namespace, &predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-"+name, "exists",
+	tsp := harness.Await(f.Namespace, &predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-"+name, "exists",
 		func(*predictionv1alpha1.TimeSeriesPrediction) error { return nil })
 	before := tsp.DeepCopy()
 	spec := tsp.Spec.PredictionMetrics[0]
@@ -265,7 +265,7 @@ func (w *fixture) forecastWithChoice(name, skill string, choice predictionv1alph
 	}
 
 	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{m}
-	if err := w.Status().Patch(w.T.Context(), tsp, client.MergeFrom(before)); err != nil {
-		w.T.Fatal(err)
+	if err := f.Status().Patch(f.T.Context(), tsp, client.MergeFrom(before)); err != nil {
+		f.T.Fatal(err)
 	}
 }

@@ -53,13 +53,13 @@ func metricsOfAllTypes() []autoscalingv2.MetricSpec {
 // TestEveryMetricAndBehaviourReachesTheHPA checks that metrics and behavior are written to the HPA once, with the defaults of the
 // API server, and labels and annotations as configured.
 func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
-	w := newFixture(t, "--ehpa-propagation-labels=team", "--ehpa-propagation-annotation-prefixes=cost/")
-	metrics.setSharedLoad(w.Name, 300)
+	f := newFixture(t, "--ehpa-propagation-labels=team", "--ehpa-propagation-annotation-prefixes=cost/")
+	metrics.setSharedLoad(f.Name, 300)
 	window := int32(120)
 	least := autoscalingv2.MinChangePolicySelect
 	tolerance := resource.MustParse("0.05")
 
-	w.CreateAll(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
+	f.CreateAll(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
 		e.Labels = map[string]string{"team": "shop", "other": "x"}
 		e.Annotations = map[string]string{
 			"cost/center": "7",
@@ -76,12 +76,12 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 		}
 	}))
 
-	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	f.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	// A spec that differs from its stored form would be written in each reconcile; this change causes one.
-	w.change("web", func(e *ehpa) { e.Annotations["note"] = "a round" })
-	w.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 21 })
+	f.change("web", func(e *ehpa) { e.Annotations["note"] = "a round" })
+	f.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 21 })
 
-	h := w.awaitHPA("ehpa-web", "follows", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+	h := f.awaitHPA("ehpa-web", "follows", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if h.Spec.MaxReplicas != 21 {
 			return fmt.Errorf("maxReplicas %d", h.Spec.MaxReplicas)
 		}
@@ -105,13 +105,13 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 	}
 
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
-	if err := w.Get(t.Context(), w.Key("ehpa-web"), tsp); err != nil {
+	if err := f.Get(t.Context(), f.Key("ehpa-web"), tsp); err != nil {
 		t.Fatal(err)
 	}
 
 	want := map[string]string{
 		"resource.cpu": "", "resource.memory": "",
-		"container-resource.cpu": `sum(max by (namespace, pod, container) (sum without (cpu) (rate(container_cpu_usage_seconds_total{namespace="` + w.Name +
+		"container-resource.cpu": `sum(max by (namespace, pod, container) (sum without (cpu) (rate(container_cpu_usage_seconds_total{namespace="` + f.Name +
 			`",pod=~"(web)-[a-z0-9]{1,10}-[a-z0-9]{5}",container="main"}[5m]))))`,
 		"pods.requests":  `sum(rate(requests_total{app="web"}[5m]))`,
 		"external.queue": `sum(queue{env="live",queue="orders",tier=~"a|b"})`,
@@ -133,18 +133,18 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 
 // TestTargetOfAnyKind checks that a target that is not cached is scaled through its scale subresource.
 func TestTargetOfAnyKind(t *testing.T) {
-	w := newFixture(t)
-	metrics.setSharedLoad(w.Name, 900)
+	f := newFixture(t)
+	metrics.setSharedLoad(f.Name, 900)
 	template := deployment("bare", 2, 250).Spec
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}
 	set.Spec.Replicas = template.Replicas
 	set.Spec.Selector = template.Selector
 	set.Spec.Template = template.Template
-	w.CreateAll(set, scaler("bare", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "ReplicaSet" }))
-	w.awaitCondition("bare", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	f.CreateAll(set, scaler("bare", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "ReplicaSet" }))
+	f.awaitCondition("bare", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 
 	// The requests are read from a pod. Before one exists, a forecast cannot be rated for its target.
-	harness.Await(w.Namespace, &predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-bare", "has the target of a pod", func(p *predictionv1alpha1.TimeSeriesPrediction) error {
+	harness.Await(f.Namespace, &predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-bare", "has the target of a pod", func(p *predictionv1alpha1.TimeSeriesPrediction) error {
 		if p.Spec.PredictionMetrics[0].Scaling == nil {
 			return fmt.Errorf("spec %+v", p.Spec)
 		}
@@ -152,9 +152,9 @@ func TestTargetOfAnyKind(t *testing.T) {
 		return nil
 	})
 
-	w.forecast("bare", "0.5", 0.3)
-	w.awaitCondition("bare", "PredictionReady=True/Predicting")
-	w.awaitScaler("bare", "6 replicas for the present load", func(e *ehpa) error {
+	f.forecast("bare", "0.5", 0.3)
+	f.awaitCondition("bare", "PredictionReady=True/Predicting")
+	f.awaitScaler("bare", "6 replicas for the present load", func(e *ehpa) error {
 		if s := e.Status; s.ExpectReplicas == nil || *s.ExpectReplicas != 6 || s.CurrentReplicas == nil || *s.CurrentReplicas == 0 ||
 			s.Winner != "resource.cpu" || proposal(e, "prediction of resource.cpu").Target != "150m" {
 			return fmt.Errorf("status %+v", s)

@@ -25,10 +25,10 @@ func preview(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategy
 func auto(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyAuto }
 
 // awaitExpectedReplicas waits until the status of an autoscaler has a number of expected replicas.
-func (w *fixture) awaitExpectedReplicas(name string, want int32) *ehpa {
-	w.T.Helper()
+func (f *fixture) awaitExpectedReplicas(name string, want int32) *ehpa {
+	f.T.Helper()
 
-	return w.awaitScaler(name, fmt.Sprintf("wants %d", want), func(e *ehpa) error {
+	return f.awaitScaler(name, fmt.Sprintf("wants %d", want), func(e *ehpa) error {
 		if e.Status.ExpectReplicas == nil || *e.Status.ExpectReplicas != want {
 			return fmt.Errorf("status %+v", e.Status)
 		}
@@ -38,21 +38,21 @@ func (w *fixture) awaitExpectedReplicas(name string, want int32) *ehpa {
 }
 
 // wantReplicas checks the replicas of a Deployment.
-func (w *fixture) wantReplicas(name string, want int32) {
-	w.T.Helper()
+func (f *fixture) wantReplicas(name string, want int32) {
+	f.T.Helper()
 
-	if got, err := w.replicas(w.T.Context(), name); err != nil || got != want {
-		w.T.Errorf("%s is at %d, %v; want %d", name, got, err, want)
+	if got, err := f.replicas(f.T.Context(), name); err != nil || got != want {
+		f.T.Errorf("%s is at %d, %v; want %d", name, got, err, want)
 	}
 }
 
 // TestPreviewShowsAndScalesNothing checks that the HPA scales a Substitute, that specificReplicas scales the target, and that
 // switching the strategy leaves no objects behind and replicas unchanged.
 func TestPreviewShowsAndScalesNothing(t *testing.T) {
-	w := newFixture(t)
-	metrics.setSharedLoad(w.Name, 900) // 120 % of 250m in each of three pods; the target is 60 %
-	w.CreateAll(deployment("web", 3, 250), scaler("web", preview))
-	w.awaitHPA("ehpa-web", "scales the stand-in", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+	f := newFixture(t)
+	metrics.setSharedLoad(f.Name, 900) // 120 % of 250m in each of three pods; the target is 60 %
+	f.CreateAll(deployment("web", 3, 250), scaler("web", preview))
+	f.awaitHPA("ehpa-web", "scales the stand-in", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if ref := h.Spec.ScaleTargetRef; ref.Kind != "Substitute" || ref.Name != "ehpa-web" {
 			return fmt.Errorf("it scales %+v", ref)
 		}
@@ -60,23 +60,23 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 		return nil
 	})
 
-	e := w.awaitExpectedReplicas("web", 6)
+	e := f.awaitExpectedReplicas("web", 6)
 	if *e.Status.CurrentReplicas != 3 || e.Status.Autoscaler != "HorizontalPodAutoscaler/ehpa-web" || e.Status.Winner != "resource.cpu" {
 		t.Errorf("status %+v, want 3 replicas and resource.cpu as winner", e.Status)
 	}
 
-	w.wantReplicas("web", 3)
+	f.wantReplicas("web", 3)
 
 	t.Log("a fixed number is set")
 	four := int32(4)
-	w.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = &four })
-	w.awaitReplicas("web", 4)
-	w.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = nil })
+	f.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = &four })
+	f.awaitReplicas("web", 4)
+	f.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = nil })
 
 	t.Log("Auto takes over with the same HPA")
-	w.change("web", auto)
-	w.AwaitGone(&autoscalingv1alpha1.Substitute{}, "ehpa-web")
-	w.awaitHPA("ehpa-web", "scales the target", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+	f.change("web", auto)
+	f.AwaitGone(&autoscalingv1alpha1.Substitute{}, "ehpa-web")
+	f.awaitHPA("ehpa-web", "scales the target", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if h.Spec.ScaleTargetRef.Kind != "Deployment" {
 			return fmt.Errorf("it scales %+v", h.Spec.ScaleTargetRef)
 		}
@@ -84,10 +84,10 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 		return nil
 	})
 
-	w.awaitReplicas("web", 6)
+	f.awaitReplicas("web", 6)
 	t.Log("and back")
-	w.change("web", preview)
-	w.awaitHPA("ehpa-web", "scales the stand-in again", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+	f.change("web", preview)
+	f.awaitHPA("ehpa-web", "scales the stand-in again", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if h.Spec.ScaleTargetRef.Kind != "Substitute" {
 			return fmt.Errorf("it scales %+v", h.Spec.ScaleTargetRef)
 		}
@@ -95,16 +95,16 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 		return nil
 	})
 
-	metrics.setSharedLoad(w.Name, 450)
-	w.awaitExpectedReplicas("web", 3)
-	w.wantReplicas("web", 6)
+	metrics.setSharedLoad(f.Name, 450)
+	f.awaitExpectedReplicas("web", 3)
+	f.wantReplicas("web", 6)
 }
 
 // TestForeignAutoscalersAreNeverFought checks that a foreign HPA is reported, that a preview beside it is computed, and that an
 // autoscaler scales nothing until it adopts the HPA.
 func TestForeignAutoscalersAreNeverFought(t *testing.T) {
-	w := newFixture(t)
-	metrics.setPodUsage(w.Name, 300)
+	f := newFixture(t)
+	metrics.setPodUsage(f.Name, 300)
 	two := int32(2)
 	percent := int32(90)
 
@@ -114,10 +114,10 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	}}
 	theirs.Name = "theirs"
 	theirs.Spec.Metrics[0].Resource.Target.AverageUtilization = &percent
-	w.CreateAll(deployment("web", 3, 250), theirs, scaler("web", preview))
+	f.CreateAll(deployment("web", 3, 250), theirs, scaler("web", preview))
 
-	w.awaitCondition("web", "Ready=True/PreviewComputed")
-	e := w.awaitExpectedReplicas("web", 6)
+	f.awaitCondition("web", "Ready=True/PreviewComputed")
+	e := f.awaitExpectedReplicas("web", 6)
 	if e.Status.Autoscaler != "Preview" || e.Status.Winner != "resource.cpu" || e.Status.Why == "" {
 		t.Errorf("status %+v, want a preview with resource.cpu as winner", e.Status)
 	}
@@ -125,27 +125,27 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 		t.Errorf("proposals %+v, want 6 replicas at 120 of 60", e.Status.Proposals)
 	}
 
-	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
-	w.wantReplicas("web", 3)
+	f.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
+	f.wantReplicas("web", 3)
 
 	t.Log("a preview does not set a fixed number against it")
-	w.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = &two })
-	w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
-	w.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = nil })
+	f.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = &two })
+	f.awaitCondition("web", "Ready=False/ForeignAutoscaler")
+	f.change("web", func(e *ehpa) { e.Spec.SpecificReplicas = nil })
 
 	t.Log("Auto gives way")
-	w.change("web", auto)
-	w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
-	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
-	w.wantReplicas("web", 3)
+	f.change("web", auto)
+	f.awaitCondition("web", "Ready=False/ForeignAutoscaler")
+	f.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
+	f.wantReplicas("web", 3)
 
 	t.Log("an annotation makes it adopt the HPA, which keeps its name")
-	w.change("web", func(e *ehpa) {
+	f.change("web", func(e *ehpa) {
 		e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptHPA: "theirs"}
 	})
-	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	f.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 
-	w.awaitHPA("theirs", "taken over", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+	f.awaitHPA("theirs", "taken over", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if h.Spec.MaxReplicas != 20 {
 			return fmt.Errorf("spec %+v", h.Spec)
 		}
@@ -153,13 +153,13 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 		return nil
 	})
 
-	w.awaitReplicas("web", 20)
+	f.awaitReplicas("web", 20)
 
 	t.Log("and it is given back as it was")
-	w.change("web", func(e *ehpa) { delete(e.Annotations, autoscalingv1alpha1.AnnotationAdoptHPA) })
-	w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
+	f.change("web", func(e *ehpa) { delete(e.Annotations, autoscalingv1alpha1.AnnotationAdoptHPA) })
+	f.awaitCondition("web", "Ready=False/ForeignAutoscaler")
 
-	h := w.awaitHPA("theirs", "given back", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+	h := f.awaitHPA("theirs", "given back", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if h.Spec.MaxReplicas != 3 || len(h.OwnerReferences) > 0 {
 			return fmt.Errorf("%+v, spec %+v", h.ObjectMeta, h.Spec)
 		}
@@ -172,18 +172,18 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	}
 
 	t.Log("when theirs goes, ours comes")
-	if err := w.Delete(t.Context(), theirs, client.PropagationPolicy("Background")); err != nil {
+	if err := f.Delete(t.Context(), theirs, client.PropagationPolicy("Background")); err != nil {
 		t.Fatal(err)
 	}
 
-	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
-	w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
+	f.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	f.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
 }
 
 // TestPausedScaledObject checks that a KEDA autoscaler without an HPA counts as a foreign autoscaler.
 func TestPausedScaledObject(t *testing.T) {
-	w := newFixture(t)
-	metrics.setSharedLoad(w.Name, 300)
+	f := newFixture(t)
+	metrics.setSharedLoad(f.Name, 300)
 	kind := schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
 
 	definition := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
@@ -198,36 +198,36 @@ func TestPausedScaledObject(t *testing.T) {
 	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	definition.SetName("scaledobjects.keda.sh")
 
-	if err := w.Create(t.Context(), definition); err != nil {
+	if err := f.Create(t.Context(), definition); err != nil {
 		t.Fatal(err)
 	}
 
-	t.Cleanup(func() { _ = w.Delete(context.WithoutCancel(t.Context()), definition) })
+	t.Cleanup(func() { _ = f.Delete(context.WithoutCancel(t.Context()), definition) })
 	paused := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"scaleTargetRef": map[string]any{"name": "web"}}}}
 	paused.SetGroupVersionKind(kind)
-	paused.SetNamespace(w.Name)
+	paused.SetNamespace(f.Name)
 	paused.SetName("paused")
-	w.Eventually("the kind is served", func(ctx context.Context) error { return w.Create(ctx, paused) })
+	f.Eventually("the kind is served", func(ctx context.Context) error { return f.Create(ctx, paused) })
 
-	w.CreateAll(deployment("web", 2, 250), scaler("web"))
-	e := w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
+	f.CreateAll(deployment("web", 2, 250), scaler("web"))
+	e := f.awaitCondition("web", "Ready=False/ForeignAutoscaler")
 	wantMessage(t, e, "Ready", "ScaledObject paused scales the same target")
-	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
-	w.change("web", preview)
-	w.awaitCondition("web", "Ready=True/PreviewComputed")
+	f.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
+	f.change("web", preview)
+	f.awaitCondition("web", "Ready=True/PreviewComputed")
 
 	t.Log("KEDA is uninstalled, under a craned that knows its kind")
-	w.change("web", auto)
-	w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
+	f.change("web", auto)
+	f.awaitCondition("web", "Ready=False/ForeignAutoscaler")
 
-	if err := w.Delete(t.Context(), definition); err != nil {
+	if err := f.Delete(t.Context(), definition); err != nil {
 		t.Fatal(err)
 	}
 
-	w.Eventually("its kind is not served", func(ctx context.Context) error {
-		err := w.Get(ctx, client.ObjectKeyFromObject(definition), definition.DeepCopy())
+	f.Eventually("its kind is not served", func(ctx context.Context) error {
+		err := f.Get(ctx, client.ObjectKeyFromObject(definition), definition.DeepCopy())
 		if apierrors.IsNotFound(err) {
-			err = w.Get(ctx, client.ObjectKeyFromObject(paused), paused.DeepCopy())
+			err = f.Get(ctx, client.ObjectKeyFromObject(paused), paused.DeepCopy())
 		}
 
 		if !apierrors.IsNotFound(err) {
@@ -237,46 +237,46 @@ func TestPausedScaledObject(t *testing.T) {
 		return nil
 	})
 
-	w.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 19 })
-	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	f.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 19 })
+	f.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 }
 
 // TestTwoAutoscalersOnOneTarget checks that the older one scales, and that the younger reports it and takes over after its deletion.
 func TestTwoAutoscalersOnOneTarget(t *testing.T) {
-	w := newFixture(t)
-	metrics.setPodUsage(w.Name, 150)
-	w.CreateAll(deployment("web", 2, 250), scaler("web"))
-	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	f := newFixture(t)
+	metrics.setPodUsage(f.Name, 150)
+	f.CreateAll(deployment("web", 2, 250), scaler("web"))
+	f.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	second := scaler("zweite", func(e *ehpa) { e.Spec.ScaleTargetRef.Name = "web" })
-	w.CreateAll(second)
+	f.CreateAll(second)
 
-	e := w.awaitCondition("zweite", "Ready=False/TargetTaken")
+	e := f.awaitCondition("zweite", "Ready=False/TargetTaken")
 	if e.Status.ExpectReplicas != nil {
 		t.Errorf("status %+v, want no expected replicas", e.Status)
 	}
 
-	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-zweite")
-	w.change("zweite", preview)
-	w.awaitCondition("zweite", "Ready=True/PreviewComputed")
-	w.awaitExpectedReplicas("zweite", 2)
-	w.change("zweite", auto)
-	w.awaitCondition("zweite", "Ready=False/TargetTaken")
+	f.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-zweite")
+	f.change("zweite", preview)
+	f.awaitCondition("zweite", "Ready=True/PreviewComputed")
+	f.awaitExpectedReplicas("zweite", 2)
+	f.change("zweite", auto)
+	f.awaitCondition("zweite", "Ready=False/TargetTaken")
 
 	first := scaler("web")
-	first.Namespace = w.Name
-	if err := w.Delete(t.Context(), first); err != nil {
+	first.Namespace = f.Name
+	if err := f.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 
-	w.awaitCondition("zweite", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
-	w.awaitHPA("ehpa-zweite", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
-	w.wantReplicas("web", 2)
+	f.awaitCondition("zweite", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+	f.awaitHPA("ehpa-zweite", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
+	f.wantReplicas("web", 2)
 }
 
 // TestPreviewFollowsItsTarget checks that a preview neither uses a stand-in of others nor keeps the target of an earlier spec, and that its HPA
 // goes when another autoscaler comes, whose metrics craned then reads itself.
 func TestPreviewFollowsItsTarget(t *testing.T) {
-	w := newFixture(t)
+	f := newFixture(t)
 	foreign := &autoscalingv1alpha1.Substitute{Spec: autoscalingv1alpha1.SubstituteSpec{
 		SubstituteTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "other"},
 	}}
@@ -289,14 +289,14 @@ func TestPreviewFollowsItsTarget(t *testing.T) {
 		}}}
 	}
 
-	w.CreateAll(deployment("web", 2, 250), deployment("other", 2, 250), foreign, scaler("web", preview, perPod))
-	w.awaitCondition("web", "Ready=False/FailedReconcileSubstitute")
-	w.Remove(foreign)
+	f.CreateAll(deployment("web", 2, 250), deployment("other", 2, 250), foreign, scaler("web", preview, perPod))
+	f.awaitCondition("web", "Ready=False/FailedReconcileSubstitute")
+	f.Remove(foreign)
 
 	standsFor := func(target string) {
 		t.Helper()
 
-		harness.Await(w.Namespace, &autoscalingv1alpha1.Substitute{}, "ehpa-web", "stands for "+target, func(s *autoscalingv1alpha1.Substitute) error {
+		harness.Await(f.Namespace, &autoscalingv1alpha1.Substitute{}, "ehpa-web", "stands for "+target, func(s *autoscalingv1alpha1.Substitute) error {
 			if s.Spec.SubstituteTargetRef.Name != target {
 				return fmt.Errorf("spec %+v", s.Spec)
 			}
@@ -305,20 +305,20 @@ func TestPreviewFollowsItsTarget(t *testing.T) {
 		})
 	}
 
-	w.change("web", func(e *ehpa) { e.Labels = map[string]string{"again": "1"} })
+	f.change("web", func(e *ehpa) { e.Labels = map[string]string{"again": "1"} })
 	standsFor("web")
-	w.change("web", func(e *ehpa) { e.Spec.ScaleTargetRef.Name = "other" })
+	f.change("web", func(e *ehpa) { e.Spec.ScaleTargetRef.Name = "other" })
 	standsFor("other")
 
 	theirs := &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "other"}, MaxReplicas: 3,
 	}}
 	theirs.Name = "theirs"
-	w.CreateAll(theirs)
-	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
-	w.AwaitGone(&autoscalingv1alpha1.Substitute{}, "ehpa-web")
+	f.CreateAll(theirs)
+	f.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
+	f.AwaitGone(&autoscalingv1alpha1.Substitute{}, "ehpa-web")
 
-	w.awaitScaler("web", "names the metric without value", func(e *ehpa) error {
+	f.awaitScaler("web", "names the metric without value", func(e *ehpa) error {
 		for _, p := range e.Status.Proposals {
 			if strings.Contains(fmt.Sprint(p), "absent") {
 				return nil

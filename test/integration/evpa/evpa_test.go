@@ -40,72 +40,72 @@ func TestEffectiveVPA(t *testing.T) {
 }
 
 // testFinalizer checks that gocrane's finalizer does not keep a deleted autoscaler.
-func testFinalizer(w *fixture) {
-	w.Deploy("web", 1)
+func testFinalizer(f *fixture) {
+	f.Deploy("web", 1)
 	e := autoscaler("web", "", "web")
 	e.Finalizers = []string{autoscalingv1alpha1.Finalizer}
-	w.CreateAll(e)
+	f.CreateAll(e)
 
-	if err := admin.Delete(w.T.Context(), e); err != nil {
-		w.T.Fatal(err)
+	if err := admin.Delete(f.T.Context(), e); err != nil {
+		f.T.Fatal(err)
 	}
 
-	w.AwaitGone(&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, "web")
+	f.AwaitGone(&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, "web")
 }
 
 // testOff checks that the status has targets, bounds, estimators and reasons, and that nothing is applied.
-func testOff(w *fixture) {
-	w.writeHistory("web", 0.2, 100*mib)
-	w.Deploy("web", 1)
-	w.CreateAll(autoscaler("web", "", "web"))
+func testOff(f *fixture) {
+	f.writeHistory("web", 0.2, 100*mib)
+	f.Deploy("web", 1)
+	f.CreateAll(autoscaler("web", "", "web"))
 
-	e := w.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "RecommendationReady", ""))
+	e := f.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "RecommendationReady", ""))
 	if len(e.Status.Recommendation.ContainerRecommendations) != 1 {
-		w.T.Fatalf("recommendation %+v, want one container", e.Status.Recommendation)
+		f.T.Fatalf("recommendation %+v, want one container", e.Status.Recommendation)
 	}
 
 	if !strings.HasPrefix(e.Status.Change, "cpu 1 → 2") || !strings.Contains(e.Status.Change, ", memory ") {
-		w.T.Errorf("change %q, want CPU from 1 to 2 and a change of memory", e.Status.Change)
+		f.T.Errorf("change %q, want CPU from 1 to 2 and a change of memory", e.Status.Change)
 	}
 
 	c := e.Status.Recommendation.ContainerRecommendations[0]
 	if cpu := c.Target.Cpu().MilliValue(); c.ContainerName != "app" || cpu < 225 || cpu > 236 {
-		w.T.Errorf("target %v, want about 230m", c.Target)
+		f.T.Errorf("target %v, want about 230m", c.Target)
 	}
 	if c.LowerBound.Cpu().Cmp(*c.Target.Cpu()) > 0 || c.UpperBound.Cpu().Cmp(*c.Target.Cpu()) < 0 || c.LowerBound.Memory().IsZero() {
-		w.T.Errorf("bounds %v and %v around %v, want bounds that contain the target", c.LowerBound, c.UpperBound, c.Target)
+		f.T.Errorf("bounds %v and %v around %v, want bounds that contain the target", c.LowerBound, c.UpperBound, c.Target)
 	}
 	if c.UncappedTarget.Cpu().Cmp(*c.Target.Cpu()) != 0 {
-		w.T.Errorf("uncapped %v, want the target of CPU", c.UncappedTarget)
+		f.T.Errorf("uncapped %v, want the target of CPU", c.UncappedTarget)
 	}
 
 	d := decision(e, corev1.ResourceCPU)
 	if d.Action != autoscalingv1alpha1.VerticalActionLower || d.Estimator != "Percentile" || !strings.Contains(d.Reason, "to be lowered from 1") || d.LoweredAt != nil {
-		w.T.Errorf("decision on CPU: %+v, want it lowered later by Percentile", d)
+		f.T.Errorf("decision on CPU: %+v, want it lowered later by Percentile", d)
 	}
 	if len(e.Status.ResourceEstimators) != 1 || e.Status.ResourceEstimators[0].Type != "Percentile" || e.Status.ResourceEstimators[0].LastUpdateTime == nil {
-		w.T.Errorf("estimators %+v, want Percentile with a time", e.Status.ResourceEstimators)
+		f.T.Errorf("estimators %+v, want Percentile with a time", e.Status.ResourceEstimators)
 	}
 
 	for _, check := range []error{
 		condition("Applied", metav1.ConditionFalse, "Off", "applies nothing")(e), condition("Estimating", metav1.ConditionTrue, "AllAnswer", "")(e),
 	} {
 		if check != nil {
-			w.T.Errorf("condition: %v, want Applied False and Estimating True", check)
+			f.T.Errorf("condition: %v, want Applied False and Estimating True", check)
 		}
 	}
 
-	w.noRecommendation("web")
+	f.noRecommendation("web")
 
 	// The allowed range bounds the target.
-	w.change("web", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+	f.change("web", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{{
 			ContainerName: "app", MinAllowed: autoscalingv1alpha1.ResourceBounds(harness.ResourceList("400m", "")), MaxAllowed: autoscalingv1alpha1.ResourceBounds(harness.ResourceList("800m", "")),
 			ControlledResources: []corev1.ResourceName{corev1.ResourceCPU},
 		}}}
 	})
 
-	w.await("web", "is bounded", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
+	f.await("web", "is bounded", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		c := e.Status.Recommendation.ContainerRecommendations[0]
 		if c.Target.Cpu().MilliValue() != 400 || c.UncappedTarget.Cpu().MilliValue() > 236 {
 			return fmt.Errorf("target %v of %v", c.Target, c.UncappedTarget)
@@ -118,22 +118,22 @@ func testOff(w *fixture) {
 		return nil
 	})
 
-	w.AwaitPods("web", "are untouched", requestsCPU(1000, 1))
+	f.AwaitPods("web", "are untouched", requestsCPU(1000, 1))
 }
 
 // testLearning checks that nothing is recommended without history.
-func testLearning(w *fixture) {
-	w.Deploy("new", 1)
-	w.CreateAll(autoscaler("new", "", "new", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
+func testLearning(f *fixture) {
+	f.Deploy("new", 1)
+	f.CreateAll(autoscaler("new", "", "new", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
 
-	e := w.await("new", "has nothing to say", condition("Ready", metav1.ConditionFalse, "NoEstimate", "no use was measured"))
+	e := f.await("new", "has nothing to say", condition("Ready", metav1.ConditionFalse, "NoEstimate", "no use was measured"))
 	if e.Status.Recommendation != nil {
-		w.T.Errorf("recommendation %+v, want none", e.Status.Recommendation)
+		f.T.Errorf("recommendation %+v, want none", e.Status.Recommendation)
 	}
 	if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionNone || d.Request != nil {
-		w.T.Errorf("decision on CPU: %+v, want none", d)
+		f.T.Errorf("decision on CPU: %+v, want none", d)
 	}
 
-	w.noRecommendation("new")
-	w.AwaitPods("new", "are untouched", requestsCPU(1000, 1))
+	f.noRecommendation("new")
+	f.AwaitPods("new", "are untouched", requestsCPU(1000, 1))
 }

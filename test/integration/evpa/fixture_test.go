@@ -72,13 +72,13 @@ func newFixture(t *testing.T, history string) *fixture {
 }
 
 // writeHistory writes ten days of constant usage of the container app of a Deployment, in cores and bytes.
-func (w *fixture) writeHistory(name string, cores, bytes float64) {
-	w.T.Helper()
-	w.writeHistoryOf("Deployment", name, cores, bytes)
+func (f *fixture) writeHistory(name string, cores, bytes float64) {
+	f.T.Helper()
+	f.writeHistoryOf("Deployment", name, cores, bytes)
 }
 
-func (w *fixture) writeHistoryOf(kind, name string, cores, bytes float64) {
-	w.T.Helper()
+func (f *fixture) writeHistoryOf(kind, name string, cores, bytes float64) {
+	f.T.Helper()
 
 	const step, days = 10 * time.Minute, 10
 	end := time.Now().Truncate(step)
@@ -90,14 +90,14 @@ func (w *fixture) writeHistoryOf(kind, name string, cores, bytes float64) {
 			fmt.Fprintf(text, "%d,%v\n", at.Unix(), v)
 		}
 
-		path := filepath.Join(w.history, strings.Join([]string{w.Name, kind, name, "app", resource}, "_")+".csv")
+		path := filepath.Join(f.history, strings.Join([]string{f.Name, kind, name, "app", resource}, "_")+".csv")
 		// craned must not read a partial file.
 		if err := os.WriteFile(path+".new", []byte(text.String()), 0o600); err != nil {
-			w.T.Fatal(err)
+			f.T.Fatal(err)
 		}
 
 		if err := os.Rename(path+".new", path); err != nil {
-			w.T.Fatal(err)
+			f.T.Fatal(err)
 		}
 	}
 }
@@ -125,13 +125,13 @@ func checkCPU(pod *corev1.Pod, milli int64) error {
 
 // replaced waits until all pods of a workload request milli thousandths of a core, and returns them. The API server skips a webhook that
 // does not answer within seconds, and no pod is evicted twice: replaced deletes a new pod that the webhook did not change.
-func (w *fixture) replaced(name string, before map[types.UID]bool, milli int64, replicas int) []corev1.Pod {
-	w.T.Helper()
+func (f *fixture) replaced(name string, before map[types.UID]bool, milli int64, replicas int) []corev1.Pod {
+	f.T.Helper()
 
-	return w.AwaitPods(name, "are replaced", func(pods []corev1.Pod) error {
+	return f.AwaitPods(name, "are replaced", func(pods []corev1.Pod) error {
 		for i := range pods {
 			if !before[pods[i].UID] && checkCPU(&pods[i], milli) != nil {
-				w.Remove(&pods[i])
+				f.Remove(&pods[i])
 			}
 		}
 
@@ -174,9 +174,9 @@ func updateMode(m autoscalingv1alpha1.UpdateMode) func(*autoscalingv1alpha1.Effe
 }
 
 // await waits until a check of an autoscaler passes, and returns it.
-func (w *fixture) await(name, what string, check func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error) *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
-	w.T.Helper()
-	return harness.Await(w.Namespace, &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, name, what, check)
+func (f *fixture) await(name, what string, check func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error) *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
+	f.T.Helper()
+	return harness.Await(f.Namespace, &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, name, what, check)
 }
 
 // condition checks the status and reason of a condition, and a text in its message.
@@ -203,19 +203,19 @@ func decision(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, name corev1
 }
 
 // change edits an autoscaler.
-func (w *fixture) change(name string, edit func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler)) {
-	w.T.Helper()
-	harness.Change(w.Namespace, &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, name, edit)
+func (f *fixture) change(name string, edit func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler)) {
+	f.T.Helper()
+	harness.Change(f.Namespace, &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, name, edit)
 }
 
 // recommendation waits until a check of the Recommendation of an autoscaler passes.
-func (w *fixture) recommendation(name, what string, check func(*analysisv1alpha1.Recommendation) error) {
-	w.T.Helper()
-	harness.Await(w.Namespace, &analysisv1alpha1.Recommendation{}, "evpa-"+name, what, check)
+func (f *fixture) recommendation(name, what string, check func(*analysisv1alpha1.Recommendation) error) {
+	f.T.Helper()
+	harness.Await(f.Namespace, &analysisv1alpha1.Recommendation{}, "evpa-"+name, what, check)
 }
 
 // noRecommendation waits until an autoscaler has no Recommendation.
-func (w *fixture) noRecommendation(name string) {
-	w.T.Helper()
-	w.AwaitGone(&analysisv1alpha1.Recommendation{}, "evpa-"+name)
+func (f *fixture) noRecommendation(name string) {
+	f.T.Helper()
+	f.AwaitGone(&analysisv1alpha1.Recommendation{}, "evpa-"+name)
 }

@@ -63,9 +63,9 @@ func installVPA(t *testing.T) {
 }
 
 // testForeignVPA checks that a VerticalPodAutoscaler is reported, and that nothing is applied until it is deleted.
-func testForeignVPA(w *fixture) {
-	w.writeHistory("web", 0.2, 100*mib)
-	w.Deploy("web", 1)
+func testForeignVPA(f *fixture) {
+	f.writeHistory("web", 0.2, 100*mib)
+	f.Deploy("web", 1)
 	vpa := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
 	}}}
@@ -73,24 +73,24 @@ func testForeignVPA(w *fixture) {
 	vpa.SetKind("VerticalPodAutoscaler")
 
 	vpa.SetName("theirs")
-	w.CreateAll(vpa, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
-	w.await("web", "leaves the pods to the VPA", condition("Applied", metav1.ConditionFalse, "VerticalPodAutoscalerPresent", "VerticalPodAutoscaler theirs"))
-	w.await("web", "still says what is needed", condition("Ready", metav1.ConditionTrue, "", ""))
-	w.noRecommendation("web")
-	w.AwaitPods("web", "are untouched", requestsCPU(1000, 1))
-	w.Remove(vpa)
-	w.AwaitPods("web", "are resized", requestsCPU(230, 1))
+	f.CreateAll(vpa, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	f.await("web", "leaves the pods to the VPA", condition("Applied", metav1.ConditionFalse, "VerticalPodAutoscalerPresent", "VerticalPodAutoscaler theirs"))
+	f.await("web", "still says what is needed", condition("Ready", metav1.ConditionTrue, "", ""))
+	f.noRecommendation("web")
+	f.AwaitPods("web", "are untouched", requestsCPU(1000, 1))
+	f.Remove(vpa)
+	f.AwaitPods("web", "are resized", requestsCPU(230, 1))
 }
 
 // testTwoOfOneTarget checks that the older autoscaler is applied, and that the other reports it and takes over after its deletion.
-func testTwoOfOneTarget(w *fixture) {
-	w.writeHistory("web", 0.2, 100*mib)
-	w.Deploy("web", 1)
-	w.CreateAll(autoscaler("b-first", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
-	first := w.await("b-first", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
+func testTwoOfOneTarget(f *fixture) {
+	f.writeHistory("web", 0.2, 100*mib)
+	f.Deploy("web", 1)
+	f.CreateAll(autoscaler("b-first", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	first := f.await("b-first", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
 
 	// Creation times are whole seconds, and names break a tie.
-	w.Eventually("another second", func(context.Context) error {
+	f.Eventually("another second", func(context.Context) error {
 		if time.Since(first.CreationTimestamp.Time) < 2*time.Second {
 			return errors.New("not yet")
 		}
@@ -98,48 +98,48 @@ func testTwoOfOneTarget(w *fixture) {
 		return nil
 	})
 
-	w.CreateAll(autoscaler("a-second", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
-	w.await("a-second", "stands back", condition("Applied", metav1.ConditionFalse, "OtherAutoscalerOfTarget", "b-first"))
-	w.noRecommendation("a-second")
-	w.AwaitPods("web", "are resized", requestsCPU(230, 1))
-	w.Remove(first)
-	w.recommendation("a-second", "takes over", func(*analysisv1alpha1.Recommendation) error { return nil })
+	f.CreateAll(autoscaler("a-second", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	f.await("a-second", "stands back", condition("Applied", metav1.ConditionFalse, "OtherAutoscalerOfTarget", "b-first"))
+	f.noRecommendation("a-second")
+	f.AwaitPods("web", "are resized", requestsCPU(230, 1))
+	f.Remove(first)
+	f.recommendation("a-second", "takes over", func(*analysisv1alpha1.Recommendation) error { return nil })
 }
 
 // testBesideRule checks that an autoscaler of the target precedes a rule.
-func testBesideRule(w *fixture) {
-	w.writeHistory("web", 0.2, 100*mib)
-	w.Deploy("web", 1)
+func testBesideRule(f *fixture) {
+	f.writeHistory("web", 0.2, 100*mib)
+	f.Deploy("web", 1)
 	rule := &analysisv1alpha1.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{Name: "rule-resource"},
 		Spec: analysisv1alpha1.RecommendationSpec{
-			TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: w.Name, Name: "web"},
+			TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: f.Name, Name: "web"},
 			Type:      analysisv1alpha1.AnalysisTypeResource, AdoptionType: analysisv1alpha1.AdoptionTypeStatusAndAnnotation,
 		},
 	}
 
-	w.CreateAll(rule)
+	f.CreateAll(rule)
 	rule.Status.RecommendedValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target: {cpu: 700m, memory: 512Mi}\n"
-	if err := admin.Status().Update(w.T.Context(), rule); err != nil {
-		w.T.Fatal(err)
+	if err := admin.Status().Update(f.T.Context(), rule); err != nil {
+		f.T.Fatal(err)
 	}
 
-	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
-	w.AwaitPods("web", "have what the autoscaler says", requestsCPU(230, 1))
+	f.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	f.AwaitPods("web", "have what the autoscaler says", requestsCPU(230, 1))
 }
 
 // testOOMKill checks that an OOM kill raises the request at once.
-func testOOMKill(w *fixture) {
+func testOOMKill(f *fixture) {
 	// The history matches the requests, so that nothing is resized before the kill.
-	w.writeHistory("web", 0.2, 130*mib)
-	w.Deploy("web", 1, func(d *appsv1.Deployment) {
+	f.writeHistory("web", 0.2, 130*mib)
+	f.Deploy("web", 1, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: harness.ResourceList("230m", "150Mi"), Limits: harness.ResourceList("", "150Mi")}
 	})
-	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
-	w.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
-	load.overload(w.Name)
+	f.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	f.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
+	load.overload(f.Name)
 
-	e := w.await("web", "knows of the kill", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
+	e := f.await("web", "knows of the kill", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		if d := decision(e, corev1.ResourceMemory); d.Estimator != "OOM" || d.Request == nil || d.Request.Value() < 250*mib || !strings.Contains(d.Reason, "it was killed with") {
 			return fmt.Errorf("%+v", d)
 		}
@@ -147,12 +147,12 @@ func testOOMKill(w *fixture) {
 		return nil
 	})
 
-	load.relieve(w.Name)
+	load.relieve(f.Name)
 	if d := decision(e, corev1.ResourceMemory); d.RaisedAt == nil {
-		w.T.Errorf("decision on memory: %+v, want a raise", d)
+		f.T.Errorf("decision on memory: %+v, want a raise", d)
 	}
 
-	w.AwaitPods("web", "have more memory, and as much more at most", func(pods []corev1.Pod) error {
+	f.AwaitPods("web", "have more memory, and as much more at most", func(pods []corev1.Pod) error {
 		for i := range pods {
 			r := pods[i].Spec.Containers[0].Resources
 			if r.Requests.Memory().Value() < 250*mib || r.Limits.Memory().Cmp(*r.Requests.Memory()) != 0 {
@@ -166,14 +166,14 @@ func testOOMKill(w *fixture) {
 
 // testEstimators checks that priorities decide, that a failing estimator sets a condition and lowers nothing, and that answers of a
 // foreign estimator count while they are new.
-func testEstimators(w *fixture) {
-	w.writeHistory("web", 0.2, 100*mib)
-	w.Deploy("web", 2)
+func testEstimators(f *fixture) {
+	f.writeHistory("web", 0.2, 100*mib)
+	f.Deploy("web", 2)
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{Name: "load"},
 		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
 			PredictionWindowSeconds: 3600,
-			TargetRef:               &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Namespace: w.Name},
+			TargetRef:               &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Namespace: f.Name},
 			PredictionMetrics: []predictionv1alpha1.PredictionMetric{{
 				ResourceIdentifier: "cpu", Type: predictionv1alpha1.ExpressionQueryMetricType,
 				ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: "sum(x)"},
@@ -182,8 +182,8 @@ func testEstimators(w *fixture) {
 		},
 	}
 
-	w.CreateAll(tsp)
-	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeOff), func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+	f.CreateAll(tsp)
+	f.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeOff), func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		e.Spec.ResourceEstimators = append(e.Spec.ResourceEstimators,
 			autoscalingv1alpha1.ResourceEstimator{Type: "Forecast", Priority: 5, Config: map[string]string{"prediction": "load", "cpu-identifier": "cpu"}},
 			autoscalingv1alpha1.ResourceEstimator{Type: "External", Priority: -1, Config: map[string]string{"memory-metric-name": "heap_need"}},
@@ -191,22 +191,22 @@ func testEstimators(w *fixture) {
 		)
 	}))
 
-	w.await("web", "names those that fail", condition("Estimating", metav1.ConditionFalse, "EstimatorFailed", "Forecast: cpu of load: there is no forecast yet"))
-	w.await("web", "names the foreign estimator", condition("Estimating", metav1.ConditionFalse, "", "Theirs: it has written no answer"))
-	w.await("web", "names the metric", condition("Estimating", metav1.ConditionFalse, "", "External: metric heap_need"))
+	f.await("web", "names those that fail", condition("Estimating", metav1.ConditionFalse, "EstimatorFailed", "Forecast: cpu of load: there is no forecast yet"))
+	f.await("web", "names the foreign estimator", condition("Estimating", metav1.ConditionFalse, "", "Theirs: it has written no answer"))
+	f.await("web", "names the metric", condition("Estimating", metav1.ConditionFalse, "", "External: metric heap_need"))
 
-	e := w.await("web", "is ready all the same", condition("Ready", metav1.ConditionTrue, "", ""))
+	e := f.await("web", "is ready all the same", condition("Ready", metav1.ConditionTrue, "", ""))
 	if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionHold || d.Estimator != "Percentile" || !strings.Contains(d.Reason, "without that nothing is lowered") {
-		w.T.Errorf("decision on CPU: %+v, want it held by Percentile", d)
+		f.T.Errorf("decision on CPU: %+v, want it held by Percentile", d)
 	}
 
 	// The forecast is 1.2 cores for all pods together: 600m for each of two, plus 15 %.
 	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{harness.FlatForecast("cpu", "0.900", time.Now().Truncate(time.Minute), 1.2)}
-	if err := admin.Status().Update(w.T.Context(), tsp); err != nil {
-		w.T.Fatal(err)
+	if err := admin.Status().Update(f.T.Context(), tsp); err != nil {
+		f.T.Fatal(err)
 	}
 
-	w.await("web", "follows the forecast", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
+	f.await("web", "follows the forecast", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		d := decision(e, corev1.ResourceCPU)
 		if target := e.Status.Recommendation.ContainerRecommendations[0].Target.Cpu().MilliValue(); d.Estimator != "Forecast" || target != 690 {
 			return fmt.Errorf("%d, %+v", target, d)
@@ -216,9 +216,9 @@ func testEstimators(w *fixture) {
 	})
 
 	// The answer of the foreign estimator has the highest priority.
-	w.Eventually("the other estimator writes", func(ctx context.Context) error {
+	f.Eventually("the other estimator writes", func(ctx context.Context) error {
 		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
-		if err := admin.Get(ctx, w.Key("web"), e); err != nil {
+		if err := admin.Get(ctx, f.Key("web"), e); err != nil {
 			return err
 		}
 
@@ -233,7 +233,7 @@ func testEstimators(w *fixture) {
 		return admin.Status().Update(ctx, e)
 	})
 
-	e = w.await("web", "follows the other", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
+	e = f.await("web", "follows the other", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		if d := decision(e, corev1.ResourceCPU); d.Estimator != "Theirs" || !strings.Contains(d.Reason, "Theirs estimates 333m") {
 			return fmt.Errorf("%+v", d)
 		}
@@ -249,7 +249,7 @@ func testEstimators(w *fixture) {
 	}
 
 	if theirs != 1 {
-		w.T.Errorf("the other estimator has %d answers, want 1: %+v", theirs, e.Status.ResourceEstimators)
+		f.T.Errorf("the other estimator has %d answers, want 1: %+v", theirs, e.Status.ResourceEstimators)
 	}
 }
 
@@ -272,9 +272,9 @@ func hpa(name string) *autoscalingv2.HorizontalPodAutoscaler {
 
 // testEffectiveHPA checks that requests and the target of Crane's own autoscaler change together, so that it scales at the same
 // usage as before.
-func testEffectiveHPA(w *fixture) {
-	w.writeHistory("web", 0.5, 100*mib)
-	w.Deploy("web", 1)
+func testEffectiveHPA(f *fixture) {
+	f.writeHistory("web", 0.5, 100*mib)
+	f.Deploy("web", 1)
 	inner := hpa("ehpa-web")
 	ehpa := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -283,15 +283,15 @@ func testEffectiveHPA(w *fixture) {
 		},
 	}
 
-	w.CreateAll(ehpa)
+	f.CreateAll(ehpa)
 	controller := true
 	inner.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler", Name: "web", UID: ehpa.UID, Controller: &controller,
 	}}
-	w.CreateAll(inner, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
-	w.AwaitPods("web", "are resized", requestsCPU(575, 1))
+	f.CreateAll(inner, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	f.AwaitPods("web", "are resized", requestsCPU(575, 1))
 
-	w.Eventually("the target of the autoscaler moves with the request", func(ctx context.Context) error {
+	f.Eventually("the target of the autoscaler moves with the request", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(ehpa), ehpa); err != nil {
 			return err
 		}
@@ -304,7 +304,7 @@ func testEffectiveHPA(w *fixture) {
 		return nil
 	})
 
-	w.recommendation("web", "names the autoscaler", func(rec *analysisv1alpha1.Recommendation) error {
+	f.recommendation("web", "names the autoscaler", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Status.Adoption == nil || rec.Status.Adoption.Phase != "Resting" {
 			return errors.New("not at rest")
 		}
@@ -314,12 +314,12 @@ func testEffectiveHPA(w *fixture) {
 }
 
 // testForeignHPA checks that the request on which a foreign autoscaler acts is kept and the other is applied.
-func testForeignHPA(w *fixture) {
-	w.writeHistory("web", 0.2, 100*mib)
-	w.Deploy("web", 1)
-	w.CreateAll(hpa("theirs"), autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+func testForeignHPA(f *fixture) {
+	f.writeHistory("web", 0.2, 100*mib)
+	f.Deploy("web", 1)
+	f.CreateAll(hpa("theirs"), autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 
-	w.AwaitPods("web", "have a lower memory request", func(pods []corev1.Pod) error {
+	f.AwaitPods("web", "have a lower memory request", func(pods []corev1.Pod) error {
 		for i := range pods {
 			if got := pods[i].Spec.Containers[0].Resources.Requests.Memory().Value(); got > 130*mib {
 				return fmt.Errorf("pod %s requests %d bytes", pods[i].Name, got)
@@ -329,7 +329,7 @@ func testForeignHPA(w *fixture) {
 		return requestsCPU(1000, 1)(pods)
 	})
 
-	w.await("web", "keeps the CPU request", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
+	f.await("web", "keeps the CPU request", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionHold || !strings.Contains(d.Reason, "an autoscaler acts at 50 % of the request") {
 			return fmt.Errorf("%+v", d)
 		}
@@ -340,43 +340,43 @@ func testForeignHPA(w *fixture) {
 
 // testSharedDecision checks that a rule and vertical autoscalers without settings of their own recommend the same requests, also
 // beside a foreign autoscaler, and that with settings of their own each names the other and why.
-func testSharedDecision(w *fixture) {
+func testSharedDecision(f *fixture) {
 	plain := func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) { e.Spec.ResourceEstimators = nil }
 	for _, name := range []string{"web", "scaled", "own"} {
-		w.writeHistory(name, 0.2, 100*mib)
-		w.Deploy(name, 1)
+		f.writeHistory(name, 0.2, 100*mib)
+		f.Deploy(name, 1)
 	}
 
 	theirs := hpa("theirs")
 	theirs.Spec.ScaleTargetRef.Name = "scaled"
-	w.CreateAll(theirs, autoscaler("web", "", "web", plain), autoscaler("scaled", "", "scaled", plain), autoscaler("own", "", "own", plain,
+	f.CreateAll(theirs, autoscaler("web", "", "web", plain), autoscaler("scaled", "", "scaled", plain), autoscaler("own", "", "own", plain,
 		func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 			e.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{{Type: "Percentile", Config: map[string]string{"cpu-request-margin-fraction": "0.8"}}}
 		}))
 
 	for _, name := range []string{"web", "scaled", "own"} {
-		w.await(name, "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
+		f.await(name, "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
 	}
 
-	w.CreateAll(&analysisv1alpha1.RecommendationRule{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Name},
+	f.CreateAll(&analysisv1alpha1.RecommendationRule{
+		ObjectMeta: metav1.ObjectMeta{Name: f.Name},
 		Spec: analysisv1alpha1.RecommendationRuleSpec{
 			ResourceSelectors: []analysisv1alpha1.ResourceSelector{{Kind: "Deployment", APIVersion: "apps/v1"}},
-			NamespaceSelector: analysisv1alpha1.NamespaceSelector{MatchNames: []string{w.Name}}, RunInterval: "24h",
+			NamespaceSelector: analysisv1alpha1.NamespaceSelector{MatchNames: []string{f.Name}}, RunInterval: "24h",
 			Recommenders: []analysisv1alpha1.Recommender{{Name: "Resource"}},
 		},
 	})
 
-	w.T.Cleanup(func() {
-		if err := admin.Delete(context.WithoutCancel(w.T.Context()), &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: w.Name}}); err != nil {
-			w.T.Error(err)
+	f.T.Cleanup(func() {
+		if err := admin.Delete(context.WithoutCancel(f.T.Context()), &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: f.Name}}); err != nil {
+			f.T.Error(err)
 		}
 	})
 
 	byTarget := map[string]adoption.Size{}
-	w.Eventually("the rule recommends", func(ctx context.Context) error {
+	f.Eventually("the rule recommends", func(ctx context.Context) error {
 		var list analysisv1alpha1.RecommendationList
-		if err := admin.List(ctx, &list, client.InNamespace(w.Name), client.MatchingLabels{analysisv1alpha1.LabelRuleName: w.Name}); err != nil {
+		if err := admin.List(ctx, &list, client.InNamespace(f.Name), client.MatchingLabels{analysisv1alpha1.LabelRuleName: f.Name}); err != nil {
 			return err
 		}
 
@@ -402,14 +402,14 @@ func testSharedDecision(w *fixture) {
 	})
 
 	for _, name := range []string{"web", "scaled"} {
-		e := w.await(name, "is ready", condition("Ready", metav1.ConditionTrue, "", "there is a recommendation"))
+		e := f.await(name, "is ready", condition("Ready", metav1.ConditionTrue, "", "there is a recommendation"))
 		if got, want := targetsnapshot.VerticalSize(e).Containers["app"], byTarget[name].Containers["app"]; *got.CPURequest != *want.CPURequest || *got.MemoryRequest != *want.MemoryRequest {
-			w.T.Errorf("%s: the vertical autoscaler recommends %v and %v, want %v and %v as the rule", name, *got.CPURequest, *got.MemoryRequest, *want.CPURequest, *want.MemoryRequest)
+			f.T.Errorf("%s: the vertical autoscaler recommends %v and %v, want %v and %v as the rule", name, *got.CPURequest, *got.MemoryRequest, *want.CPURequest, *want.MemoryRequest)
 		}
 	}
 
 	if cpu := *byTarget["scaled"].Containers["app"].CPURequest; cpu != 1000 {
-		w.T.Errorf("the request on which an autoscaler acts is %v, want 1000", cpu)
+		f.T.Errorf("the request on which an autoscaler acts is %v, want 1000", cpu)
 	}
-	w.await("own", "names the Recommendation of the rule", condition("Ready", metav1.ConditionTrue, "", "(rule "+w.Name+") recommends cpu of app"))
+	f.await("own", "names the Recommendation of the rule", condition("Ready", metav1.ConditionTrue, "", "(rule "+f.Name+") recommends cpu of app"))
 }

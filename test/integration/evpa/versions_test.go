@@ -21,49 +21,49 @@ import (
 
 // testVersionNotServed checks that the Recommendation for a target stays, and follows its usage, when the API version of the reference is no
 // longer served.
-func testVersionNotServed(w *fixture) {
-	crd := w.installGames()
-	w.writeHistoryOf("Game", "arena", 0.2, 100*mib)
+func testVersionNotServed(f *fixture) {
+	crd := f.installGames()
+	f.writeHistoryOf("Game", "arena", 0.2, 100*mib)
 	arena := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
 		"containers": []any{map[string]any{"name": "app", "resources": map[string]any{"requests": map[string]any{"cpu": "1", "memory": "512Mi"}}}},
 	}}}}}
 	arena.SetAPIVersion("example.org/v2")
 	arena.SetKind("Game")
-	arena.SetNamespace(w.Name)
+	arena.SetNamespace(f.Name)
 	arena.SetName("arena")
-	w.Eventually("a Game is created", func(ctx context.Context) error { return admin.Create(ctx, arena.DeepCopy()) })
+	f.Eventually("a Game is created", func(ctx context.Context) error { return admin.Create(ctx, arena.DeepCopy()) })
 
 	e := autoscaler("arena", "", "arena", updateMode(autoscalingv1alpha1.UpdateModeInitial))
 	e.Spec.TargetRef.APIVersion, e.Spec.TargetRef.Kind = "example.org/v1", "Game"
-	w.CreateAll(e)
-	e = w.await("arena", "is ready", condition("Ready", metav1.ConditionTrue, "RecommendationReady", ""))
+	f.CreateAll(e)
+	e = f.await("arena", "is ready", condition("Ready", metav1.ConditionTrue, "RecommendationReady", ""))
 	var uid types.UID
-	w.recommendation("arena", "exists", func(rec *analysisv1alpha1.Recommendation) error {
+	f.recommendation("arena", "exists", func(rec *analysisv1alpha1.Recommendation) error {
 		uid = rec.UID
 		return nil
 	})
 	before := e.Status.Recommendation.ContainerRecommendations[0].Target.Cpu().MilliValue()
 
 	crd.Spec.Versions[0].Served = false
-	if err := admin.Update(w.T.Context(), crd); err != nil {
-		w.T.Fatal(err)
+	if err := admin.Update(f.T.Context(), crd); err != nil {
+		f.T.Fatal(err)
 	}
 
-	w.Eventually("v1 is not served", func(ctx context.Context) error {
+	f.Eventually("v1 is not served", func(ctx context.Context) error {
 		err := admin.Get(ctx, client.ObjectKey{Name: crd.Name}, crd)
 		old := &unstructured.Unstructured{}
 		old.SetAPIVersion("example.org/v1")
 		old.SetKind("Game")
 
-		if found := admin.Get(ctx, w.Key("arena"), old); found == nil {
+		if found := admin.Get(ctx, f.Key("arena"), old); found == nil {
 			err = errors.Join(err, errors.New("v1 is served"))
 		}
 
 		return err
 	})
 
-	w.writeHistoryOf("Game", "arena", 0.6, 100*mib)
-	w.await("arena", "follows the usage", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
+	f.writeHistoryOf("Game", "arena", 0.6, 100*mib)
+	f.await("arena", "follows the usage", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		if r := e.Status.Recommendation; r == nil || r.ContainerRecommendations[0].Target.Cpu().MilliValue() < 2*before {
 			return fmt.Errorf("it recommends %+v; conditions %+v", r, e.Status.Conditions)
 		}
@@ -71,7 +71,7 @@ func testVersionNotServed(w *fixture) {
 		return nil
 	})
 
-	w.recommendation("arena", "is the same", func(rec *analysisv1alpha1.Recommendation) error {
+	f.recommendation("arena", "is the same", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.UID != uid {
 			return fmt.Errorf("UID %s, was %s", rec.UID, uid)
 		}
@@ -81,8 +81,8 @@ func testVersionNotServed(w *fixture) {
 }
 
 // installGames installs a custom workload that is served in two versions, and lets craned read it.
-func (w *fixture) installGames() *apiextensionsv1.CustomResourceDefinition {
-	w.T.Helper()
+func (f *fixture) installGames() *apiextensionsv1.CustomResourceDefinition {
+	f.T.Helper()
 
 	keep := true
 	version := func(name string, storage bool) apiextensionsv1.CustomResourceDefinitionVersion {
@@ -109,12 +109,12 @@ func (w *fixture) installGames() *apiextensionsv1.CustomResourceDefinition {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "craned-games"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "crane-system", Name: "craned"}},
 	}} {
-		if err := admin.Create(w.T.Context(), o); err != nil {
-			w.T.Fatal(err)
+		if err := admin.Create(f.T.Context(), o); err != nil {
+			f.T.Fatal(err)
 		}
 	}
 
-	w.Eventually("the definition is current", func(ctx context.Context) error {
+	f.Eventually("the definition is current", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
 			return err
 		}

@@ -92,28 +92,28 @@ func (f *faultyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestEverySecondWriteRefused checks that each target has one Recommendation although every second write fails.
 func TestEverySecondWriteRefused(t *testing.T) {
-	w := newFixture(t)
+	f := newFixture(t)
 	names := []string{"a", "b", "c", "d", "e"}
 	for _, name := range names {
-		w.past.uses = append(w.past.uses, usageOf{"Deployment", name, 1, 0.2, 0.2, 300 * mib, 0})
+		f.past.uses = append(f.past.uses, usageOf{"Deployment", name, 1, 0.2, 0.2, 300 * mib, 0})
 	}
 
-	w.deploy(1, names...)
-	rule := w.rule("refused", "Resource")
-	w.create(rule)
-	f := &faultyTransport{seen: map[string]int{}}
-	w.start(setup{wrap: func(rt http.RoundTripper) http.RoundTripper {
-		f.RoundTripper = rt
-		return f
+	f.deploy(1, names...)
+	rule := f.rule("refused", "Resource")
+	f.create(rule)
+	faults := &faultyTransport{seen: map[string]int{}}
+	f.start(setup{wrap: func(rt http.RoundTripper) http.RoundTripper {
+		faults.RoundTripper = rt
+		return faults
 	}})
 
-	w.eventually("every target has its recommendations", func(ctx context.Context) error {
+	f.eventually("every target has its recommendations", func(ctx context.Context) error {
 		r := &analysisv1alpha1.RecommendationRule{}
-		if err := w.Get(ctx, client.ObjectKeyFromObject(rule), r); err != nil {
+		if err := f.Get(ctx, client.ObjectKeyFromObject(rule), r); err != nil {
 			return err
 		}
 
-		all, err := w.all(ctx) // fails if one exists twice
+		all, err := f.all(ctx) // fails if one exists twice
 		if err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func TestEverySecondWriteRefused(t *testing.T) {
 		return nil
 	})
 
-	if f.refused.Load() == 0 {
+	if faults.refused.Load() == 0 {
 		t.Error("no write was rejected, want some")
 	}
 }
@@ -165,29 +165,29 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-func (w *fixture) install() {
-	w.t.Helper()
+func (f *fixture) install() {
+	f.t.Helper()
 
 	applier, err := manifest.NewApplier(control.Config(), "recommendation-test")
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
 	objects, err := manifest.ParseString(crds)
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
-	if err := applier.Apply(w.t.Context(), objects...); err != nil {
-		w.t.Fatal(err)
+	if err := applier.Apply(f.t.Context(), objects...); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
-func (w *fixture) custom(kind, name string) *unstructured.Unstructured {
+func (f *fixture) custom(kind, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(2)}}}
 	u.SetAPIVersion("example.com/v1")
 	u.SetKind(kind)
-	u.SetNamespace(w.namespace)
+	u.SetNamespace(f.namespace)
 	u.SetName(name)
 
 	return u
@@ -196,33 +196,33 @@ func (w *fixture) custom(kind, name string) *unstructured.Unstructured {
 // TestCustomKindsThroughScale checks that a kind without a pod template is read through its scale subresource and a pod. An object
 // without a selector and a kind without the subresource are reported for each target and do not affect others.
 func TestCustomKindsThroughScale(t *testing.T) {
-	w := newFixture(t)
-	w.install()
-	w.past.uses = []usageOf{
+	f := newFixture(t)
+	f.install()
+	f.past.uses = []usageOf{
 		{"Fleet", "good", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0},
 	}
 
-	w.deploy(2, "web")
-	good := w.custom("Fleet", "good")
-	bad := w.custom("Fleet", "bad")
-	opaque := w.custom("Opaque", "one")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "good-1", Labels: map[string]string{"fleet": "good"}}, Spec: podSpec()}
-	w.create(good, bad, opaque, pod)
+	f.deploy(2, "web")
+	good := f.custom("Fleet", "good")
+	bad := f.custom("Fleet", "bad")
+	opaque := f.custom("Opaque", "one")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "good-1", Labels: map[string]string{"fleet": "good"}}, Spec: podSpec()}
+	f.create(good, bad, opaque, pod)
 
 	good.Object["status"] = map[string]any{"replicas": int64(2), "selector": "fleet=good"}
-	if err := w.Status().Update(t.Context(), good); err != nil {
+	if err := f.Status().Update(t.Context(), good); err != nil {
 		t.Fatal(err)
 	}
 
-	rule := w.rule("custom", "Resource", "Replicas")
+	rule := f.rule("custom", "Resource", "Replicas")
 	rule.Spec.ResourceSelectors = append(rule.Spec.ResourceSelectors,
 		analysisv1alpha1.ResourceSelector{Kind: "Fleet", APIVersion: "example.com/v1"},
 		analysisv1alpha1.ResourceSelector{Kind: "Opaque", APIVersion: "example.com/v1"})
-	w.create(rule)
-	w.start(setup{})
+	f.create(rule)
+	f.start(setup{})
 
-	w.eventually("all targets are evaluated", func(ctx context.Context) error {
-		all, err := w.all(ctx)
+	f.eventually("all targets are evaluated", func(ctx context.Context) error {
+		all, err := f.all(ctx)
 		if err != nil {
 			return err
 		}
@@ -239,7 +239,7 @@ func TestCustomKindsThroughScale(t *testing.T) {
 		return nil
 	})
 
-	all := w.recommendations()
+	all := f.recommendations()
 	for name, says := range map[string]string{"Resource/bad": "no selector", "Resource/one": "no scale subresource"} {
 		if d := all[name].Status.Description; !strings.Contains(d, says) || harness.ConditionText(all[name].Status.Conditions, "Failed") != "True/TargetUnreadable" {
 			t.Errorf("%s: description %q, want %q", name, d, says)
@@ -250,19 +250,19 @@ func TestCustomKindsThroughScale(t *testing.T) {
 // TestKindNotInstalled checks that a selector of a kind that the API server does not serve is reported, and that the other
 // selectors are evaluated.
 func TestKindNotInstalled(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
-	w.deploy(2, "web")
-	rule := w.rule("uninstalled", "Resource")
+	f := newFixture(t)
+	f.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	f.deploy(2, "web")
+	rule := f.rule("uninstalled", "Resource")
 	rule.Spec.ResourceSelectors = append(rule.Spec.ResourceSelectors, analysisv1alpha1.ResourceSelector{Kind: "Nonesuch", APIVersion: "example.net/v1"})
-	w.create(rule)
-	w.start(setup{})
+	f.create(rule)
+	f.start(setup{})
 
-	done := w.awaitRule(rule, "SelectorFailed")
+	done := f.awaitRule(rule, "SelectorFailed")
 	if m := meta.FindStatusCondition(done.Status.Conditions, "Ready").Message; !strings.Contains(m, "spec.resourceSelectors[1]") || !strings.Contains(m, "Nonesuch") {
 		t.Errorf("message %q, want the selector and the kind", m)
 	}
-	if r := w.recommendations()["Resource/web"]; harness.ConditionText(r.Status.Conditions, "Ready") != "True/RecommendationReady" {
+	if r := f.recommendations()["Resource/web"]; harness.ConditionText(r.Status.Conditions, "Ready") != "True/RecommendationReady" {
 		t.Errorf("status %+v, want it Ready", r.Status)
 	}
 }
@@ -270,19 +270,19 @@ func TestKindNotInstalled(t *testing.T) {
 // TestTargetDeletedMidway checks that a workload that is deleted during its evaluation has no Recommendation, and that the run
 // completes.
 func TestTargetDeletedMidway(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "doomed", 2, 0.2, 0.2, 300 * mib, 0}}
-	w.deploy(2, "web", "doomed")
-	rule := w.rule("midway", "Resource", "Replicas")
-	w.create(rule)
-	w.past.before = func(ctx context.Context, _ metrics.UsageRequest) error {
-		return client.IgnoreNotFound(w.Delete(ctx, w.deployment("doomed", 2)))
+	f := newFixture(t)
+	f.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "doomed", 2, 0.2, 0.2, 300 * mib, 0}}
+	f.deploy(2, "web", "doomed")
+	rule := f.rule("midway", "Resource", "Replicas")
+	f.create(rule)
+	f.past.before = func(ctx context.Context, _ metrics.UsageRequest) error {
+		return client.IgnoreNotFound(f.Delete(ctx, f.deployment("doomed", 2)))
 	}
-	w.start(setup{})
-	w.awaitRule(rule, "RoundCompleted")
+	f.start(setup{})
+	f.awaitRule(rule, "RoundCompleted")
 
-	w.eventually("the deleted workload has no Recommendation", func(ctx context.Context) error {
-		all, err := w.all(ctx)
+	f.eventually("the deleted workload has no Recommendation", func(ctx context.Context) error {
+		all, err := f.all(ctx)
 		if err == nil && len(all) != 2 {
 			err = fmt.Errorf("%d recommendations, want those of web", len(all))
 		}
@@ -294,50 +294,50 @@ func TestTargetDeletedMidway(t *testing.T) {
 // TestTerminatingNamespace checks that no Recommendation is created in a terminating namespace, and that other namespaces are
 // evaluated.
 func TestTerminatingNamespace(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
-	w.deploy(2, "web")
+	f := newFixture(t)
+	f.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	f.deploy(2, "web")
 	leaving := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "leaving-"}}
-	w.create(leaving)
-	there := w.deployment("web", 2)
+	f.create(leaving)
+	there := f.deployment("web", 2)
 	there.Namespace = leaving.Name
-	w.create(there)
+	f.create(there)
 
 	// Without the namespace controller it remains in phase Terminating.
-	if err := w.Delete(t.Context(), leaving); err != nil {
+	if err := f.Delete(t.Context(), leaving); err != nil {
 		t.Fatal(err)
 	}
 
-	rule := w.rule("terminating", "Resource")
+	rule := f.rule("terminating", "Resource")
 	rule.Spec.NamespaceSelector.MatchNames = append(rule.Spec.NamespaceSelector.MatchNames, leaving.Name)
-	w.create(rule)
-	w.start(setup{})
-	w.awaitRule(rule, "RoundCompleted")
+	f.create(rule)
+	f.start(setup{})
+	f.awaitRule(rule, "RoundCompleted")
 
-	if r := w.recommendations()["Resource/web"]; harness.ConditionText(r.Status.Conditions, "Ready") != "True/RecommendationReady" {
+	if r := f.recommendations()["Resource/web"]; harness.ConditionText(r.Status.Conditions, "Ready") != "True/RecommendationReady" {
 		t.Errorf("status %+v, want it Ready", r.Status)
 	}
 
 	var list analysisv1alpha1.RecommendationList
-	if err := w.List(t.Context(), &list, client.InNamespace(leaving.Name)); err != nil || len(list.Items) > 0 {
+	if err := f.List(t.Context(), &list, client.InNamespace(leaving.Name)); err != nil || len(list.Items) > 0 {
 		t.Errorf("%d recommendations in a terminating namespace: %v, want none", len(list.Items), err)
 	}
 }
 
 // TestSlowSource checks that a rule with a slow data source does not delay another rule, and completes.
 func TestSlowSource(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
-	w.deploy(2, "web")
+	f := newFixture(t)
+	f.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	f.deploy(2, "web")
 	other := newFixture(t)
-	other.past = w.past
+	other.past = f.past
 	other.deploy(2, "web")
-	slow := w.rule("slow", "Resource")
+	slow := f.rule("slow", "Resource")
 	quick := other.rule("quick", "Resource")
 	release := make(chan struct{})
 
-	w.past.before = func(ctx context.Context, req metrics.UsageRequest) error {
-		if req.Namespaces[0] != w.namespace {
+	f.past.before = func(ctx context.Context, req metrics.UsageRequest) error {
+		if req.Namespaces[0] != f.namespace {
 			return nil
 		}
 
@@ -349,10 +349,10 @@ func TestSlowSource(t *testing.T) {
 		}
 	}
 
-	w.create(slow)
-	w.start(setup{})
-	w.eventually("the slow rule queries its source", func(context.Context) error {
-		if w.past.queryCount() == 0 {
+	f.create(slow)
+	f.start(setup{})
+	f.eventually("the slow rule queries its source", func(context.Context) error {
+		if f.past.queryCount() == 0 {
 			return errors.New("no query")
 		}
 
@@ -362,12 +362,12 @@ func TestSlowSource(t *testing.T) {
 	other.create(quick)
 	other.awaitRule(quick, "RoundCompleted")
 
-	if len(w.recommendations()) > 0 {
+	if len(f.recommendations()) > 0 {
 		t.Error("the slow rule has recommendations before its query has ended, want none")
 	}
 
 	close(release)
-	w.awaitRule(slow, "RoundCompleted")
+	f.awaitRule(slow, "RoundCompleted")
 }
 
 // podPages adds simulated pods to the lists of pods of a namespace, page by page.
@@ -425,27 +425,27 @@ func (p *podPages) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestTwentyThousandPods checks that a rule that selects 20,000 pods reads them page by page, and evaluates those without a
 // controller.
 func TestTwentyThousandPods(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = nil
-	pages := &podPages{namespace: w.namespace, pods: 20_000, bare: func(i int) bool { return i%1000 == 0 }}
+	f := newFixture(t)
+	f.past.uses = nil
+	pages := &podPages{namespace: f.namespace, pods: 20_000, bare: func(i int) bool { return i%1000 == 0 }}
 	const bare = 20
 	for i := range bare { // They are read one by one later.
-		w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pages.name(1000 * i)}, Spec: podSpec()})
+		f.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: pages.name(1000 * i)}, Spec: podSpec()})
 	}
 
-	rule := w.rule("pods", "Resource")
+	rule := f.rule("pods", "Resource")
 	rule.Spec.ResourceSelectors = []analysisv1alpha1.ResourceSelector{{Kind: "Pod"}}
-	w.create(rule)
-	w.start(setup{wrap: func(rt http.RoundTripper) http.RoundTripper {
+	f.create(rule)
+	f.start(setup{wrap: func(rt http.RoundTripper) http.RoundTripper {
 		pages.RoundTripper = rt
 		return pages
 	}})
 
-	done := w.awaitRule(rule, "RoundCompleted")
+	done := f.awaitRule(rule, "RoundCompleted")
 	if m := meta.FindStatusCondition(done.Status.Conditions, "Ready").Message; !strings.HasPrefix(m, fmt.Sprint(bare, " targets")) {
 		t.Errorf("message %q, want %d targets", m, bare)
 	}
-	if n := len(w.recommendations()); n != bare {
+	if n := len(f.recommendations()); n != bare {
 		t.Errorf("%d recommendations, want %d", n, bare)
 	}
 	if pages.whole.Load() || pages.pages.Load() < 10 {

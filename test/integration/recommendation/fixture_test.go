@@ -154,19 +154,19 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 
-	w := &fixture{Client: c, t: t, past: &history{}, registry: prometheus.NewRegistry()}
+	f := &fixture{Client: c, t: t, past: &history{}, registry: prometheus.NewRegistry()}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	if err := c.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
 
-	w.namespace = ns.Name
-	return w
+	f.namespace = ns.Name
+	return f
 }
 
 // start runs the controllers until the test ends, and checks that they stop.
-func (w *fixture) start(s setup) {
-	w.t.Helper()
+func (f *fixture) start(s setup) {
+	f.t.Helper()
 
 	config := rest.CopyConfig(control.Config())
 	config.QPS, config.Burst = 1000, 1000
@@ -176,55 +176,55 @@ func (w *fixture) start(s setup) {
 
 	skip := true
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: w.Scheme(), Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Scheme: f.Scheme(), Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		Controller: ctrlconfig.Controller{SkipNameValidation: &skip},
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
 	if s.settings == nil {
 		s.settings = configfile.Fixed(controller.BuiltinRegistry().DefaultSettings(), clock.RealClock{})
 	}
 
-	err = controller.AddToManager(w.t.Context(), mgr, controller.Config{
-		History: profile.Source{Capabilities: metrics.Capabilities{Usage: w.past}}, Settings: s.settings, Namespace: "crane-system", Outdated: 24 * time.Hour,
-		Registry: w.registry, Clock: clock.RealClock{},
+	err = controller.AddToManager(f.t.Context(), mgr, controller.Config{
+		History: profile.Source{Capabilities: metrics.Capabilities{Usage: f.past}}, Settings: s.settings, Namespace: "crane-system", Outdated: 24 * time.Hour,
+		Registry: f.registry, Clock: clock.RealClock{},
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	ctx, stop := context.WithCancel(context.WithoutCancel(f.t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 
-	w.t.Cleanup(func() {
+	f.t.Cleanup(func() {
 		stop()
 		select {
 		case err := <-ended:
 			if err != nil {
-				w.t.Error(err)
+				f.t.Error(err)
 			}
 		case <-time.After(waitTimeout):
-			w.t.Error("the controllers did not stop within the bound, want their end")
+			f.t.Error("the controllers did not stop within the bound, want their end")
 		}
 	})
 }
 
 // create creates objects. Rules are deleted at the end of the test, because the controllers of the next test would run them.
-func (w *fixture) create(objects ...client.Object) {
-	w.t.Helper()
+func (f *fixture) create(objects ...client.Object) {
+	f.t.Helper()
 
 	for _, o := range objects {
-		if err := w.Create(w.t.Context(), o); err != nil {
-			w.t.Fatal(err)
+		if err := f.Create(f.t.Context(), o); err != nil {
+			f.t.Fatal(err)
 		}
 
 		if _, isRule := o.(*analysisv1alpha1.RecommendationRule); isRule {
-			w.t.Cleanup(func() {
-				if err := client.IgnoreNotFound(w.Delete(context.WithoutCancel(w.t.Context()), o)); err != nil {
-					w.t.Error(err)
+			f.t.Cleanup(func() {
+				if err := client.IgnoreNotFound(f.Delete(context.WithoutCancel(f.t.Context()), o)); err != nil {
+					f.t.Error(err)
 				}
 			})
 		}
@@ -232,10 +232,10 @@ func (w *fixture) create(objects ...client.Object) {
 }
 
 // deployment returns a Deployment with one container that requests one core and 1 GiB.
-func (w *fixture) deployment(name string, replicas int32) *appsv1.Deployment {
+func (f *fixture) deployment(name string, replicas int32) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
@@ -252,29 +252,29 @@ func podSpec() corev1.PodSpec {
 }
 
 // deploy creates Deployments and writes a status with all pods available, like the Deployment controller.
-func (w *fixture) deploy(replicas int32, names ...string) {
-	w.t.Helper()
+func (f *fixture) deploy(replicas int32, names ...string) {
+	f.t.Helper()
 
 	for _, name := range names {
-		d := w.deployment(name, replicas)
-		w.create(d)
+		d := f.deployment(name, replicas)
+		f.create(d)
 		d.Status.Replicas = replicas
 
 		d.Status.ReadyReplicas = replicas
 		d.Status.AvailableReplicas = replicas
-		if err := w.Status().Update(w.t.Context(), d); err != nil {
-			w.t.Fatal(err)
+		if err := f.Status().Update(f.t.Context(), d); err != nil {
+			f.t.Fatal(err)
 		}
 	}
 }
 
 // rule returns a rule for the Deployments of the namespace.
-func (w *fixture) rule(name string, recommenders ...string) *analysisv1alpha1.RecommendationRule {
+func (f *fixture) rule(name string, recommenders ...string) *analysisv1alpha1.RecommendationRule {
 	r := &analysisv1alpha1.RecommendationRule{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-" + name},
+		ObjectMeta: metav1.ObjectMeta{Name: f.namespace + "-" + name},
 		Spec: analysisv1alpha1.RecommendationRuleSpec{
 			ResourceSelectors: []analysisv1alpha1.ResourceSelector{{Kind: "Deployment", APIVersion: "apps/v1"}},
-			NamespaceSelector: analysisv1alpha1.NamespaceSelector{MatchNames: []string{w.namespace}},
+			NamespaceSelector: analysisv1alpha1.NamespaceSelector{MatchNames: []string{f.namespace}},
 			RunInterval:       "24h",
 		},
 	}
@@ -286,21 +286,21 @@ func (w *fixture) rule(name string, recommenders ...string) *analysisv1alpha1.Re
 	return r
 }
 
-func (w *fixture) eventually(what string, check func(ctx context.Context) error) {
-	w.t.Helper()
-	harness.Eventually(w.t.Context(), w.t, waitTimeout, what, check)
+func (f *fixture) eventually(what string, check func(ctx context.Context) error) {
+	f.t.Helper()
+	harness.Eventually(f.t.Context(), f.t, waitTimeout, what, check)
 }
 
 // awaitRule waits until the Ready condition of a rule has a reason, and returns the rule.
-func (w *fixture) awaitRule(rule *analysisv1alpha1.RecommendationRule, reason string) *analysisv1alpha1.RecommendationRule {
-	w.t.Helper()
-	return harness.AwaitRule(w.t, waitTimeout, w, rule.Name, reason)
+func (f *fixture) awaitRule(rule *analysisv1alpha1.RecommendationRule, reason string) *analysisv1alpha1.RecommendationRule {
+	f.t.Helper()
+	return harness.AwaitRule(f.t, waitTimeout, f, rule.Name, reason)
 }
 
 // all returns the Recommendations of the namespace by type/target.
-func (w *fixture) all(ctx context.Context) (map[string]analysisv1alpha1.Recommendation, error) {
+func (f *fixture) all(ctx context.Context) (map[string]analysisv1alpha1.Recommendation, error) {
 	var list analysisv1alpha1.RecommendationList
-	if err := w.List(ctx, &list, client.InNamespace(w.namespace)); err != nil {
+	if err := f.List(ctx, &list, client.InNamespace(f.namespace)); err != nil {
 		return nil, err
 	}
 
@@ -317,12 +317,12 @@ func (w *fixture) all(ctx context.Context) (map[string]analysisv1alpha1.Recommen
 	return out, nil
 }
 
-func (w *fixture) recommendations() map[string]analysisv1alpha1.Recommendation {
-	w.t.Helper()
+func (f *fixture) recommendations() map[string]analysisv1alpha1.Recommendation {
+	f.t.Helper()
 
-	all, err := w.all(w.t.Context())
+	all, err := f.all(f.t.Context())
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 
 	return all

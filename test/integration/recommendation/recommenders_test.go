@@ -25,26 +25,26 @@ import (
 // TestReplicasAndHPA checks that three recommenders share one query of the history, that the resource with the higher need
 // determines the replicas, that HPAs need no configuration, and that values have the formats of gocrane.
 func TestReplicasAndHPA(t *testing.T) {
-	w := newFixture(t)
+	f := newFixture(t)
 	// Ten pods use 0.1 to 0.5 cores; each pod of web uses 200 MiB, each pod of cache 1 GiB.
-	w.past.uses = []usageOf{
+	f.past.uses = []usageOf{
 		{"Deployment", "web", 10, 0.1, 0.5, 200 * mib, 0},
 		{"Deployment", "cache", 10, 0.1, 0.5, 1024 * mib, 0},
 		{"Deployment", "idle", 2, 0.01, 0.01, 50 * mib, 0},
 	}
 
-	w.deploy(10, "web", "cache")
-	w.deploy(2, "idle")
-	rule := w.rule("all", "HPA", "Resource", "Replicas")
-	w.create(rule)
-	w.start(setup{})
-	w.awaitRule(rule, "RoundCompleted")
+	f.deploy(10, "web", "cache")
+	f.deploy(2, "idle")
+	rule := f.rule("all", "HPA", "Resource", "Replicas")
+	f.create(rule)
+	f.start(setup{})
+	f.awaitRule(rule, "RoundCompleted")
 
-	if n := w.past.queryCount(); n != 2 {
+	if n := f.past.queryCount(); n != 2 {
 		t.Errorf("%d queries for one pass of three recommenders, want 2: cpu and memory", n)
 	}
 
-	all := w.recommendations()
+	all := f.recommendations()
 	if len(all) != 9 {
 		t.Fatalf("%d recommendations, want 9", len(all))
 	}
@@ -73,28 +73,28 @@ func TestReplicasAndHPA(t *testing.T) {
 		t.Errorf("status %+v, want a request", r.Status)
 	}
 
-	w.eventually("metric of the replicas", func(ctx context.Context) error {
-		return hasSeries(w, "crane_analysis_replicas_recommendation", 3)
+	f.eventually("metric of the replicas", func(ctx context.Context) error {
+		return hasSeries(f, "crane_analysis_replicas_recommendation", 3)
 	})
 }
 
 // TestShortHistory checks that with two days of history replicas are only raised, with a reason, and no HPA is recommended, and
 // that without history neither is recommended.
 func TestShortHistory(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = []usageOf{
+	f := newFixture(t)
+	f.past.uses = []usageOf{
 		{kind: "Deployment", name: "full", pods: 2, low: 1, high: 3, bytes: 200 * mib, since: 48 * time.Hour},
 		{kind: "Deployment", name: "empty", pods: 4, low: 0.01, high: 0.01, bytes: 50 * mib, since: 48 * time.Hour},
 	}
 
-	w.deploy(2, "full", "unseen")
-	w.deploy(4, "empty")
-	rule := w.rule("short", "Replicas", "HPA")
-	w.create(rule)
-	w.start(setup{})
-	w.awaitRule(rule, "RoundCompleted")
+	f.deploy(2, "full", "unseen")
+	f.deploy(4, "empty")
+	rule := f.rule("short", "Replicas", "HPA")
+	f.create(rule)
+	f.start(setup{})
+	f.awaitRule(rule, "RoundCompleted")
 
-	all := w.recommendations()
+	all := f.recommendations()
 	for name, want := range map[string]struct{ ready, learning, value, says string }{
 		// The 95th percentile of the sum of two pods is just below 6 cores: 12 pods of half a core.
 		"Replicas/full":   {"True/RecommendationReady", "True/InsufficientHistory", `{"spec":{"replicas":12}}`, "No forecast stands in for the rest"},
@@ -135,20 +135,20 @@ func checkHPA(t *testing.T, r analysisv1alpha1.Recommendation) {
 }
 
 // hasSeries checks the number of series of a metric in the namespace of the test.
-func hasSeries(w *fixture, name string, want int) error {
-	families, err := w.registry.Gather()
+func hasSeries(f *fixture, name string, want int) error {
+	families, err := f.registry.Gather()
 	if err != nil {
 		return fmt.Errorf("gathering: %w", err)
 	}
 
 	n := 0
-	for _, f := range families {
-		if f.GetName() != name {
+	for _, family := range families {
+		if family.GetName() != name {
 			continue
 		}
 
-		for _, m := range f.GetMetric() {
-			if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "namespace" && l.GetValue() != w.namespace }) {
+		for _, m := range family.GetMetric() {
+			if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "namespace" && l.GetValue() != f.namespace }) {
 				continue
 			}
 
@@ -166,14 +166,14 @@ func hasSeries(w *fixture, name string, want int) error {
 // TestScalePoint checks that requests and the targets of an HPA on them change together if Crane manages the HPA, and that both are
 // proposed, but must not be applied, if it does not.
 func TestScalePoint(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = []usageOf{{"Deployment", "foreign", 4, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "owned", 4, 0.2, 0.2, 300 * mib, 0}}
-	w.deploy(4, "foreign", "owned")
+	f := newFixture(t)
+	f.past.uses = []usageOf{{"Deployment", "foreign", 4, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "owned", 4, 0.2, 0.2, 300 * mib, 0}}
+	f.deploy(4, "foreign", "owned")
 
 	hpa := func(name string) *autoscalingv2.HorizontalPodAutoscaler {
 		percent := int32(50)
 		return &autoscalingv2.HorizontalPodAutoscaler{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name},
 			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
 				MaxReplicas:    9,
@@ -190,11 +190,11 @@ func TestScalePoint(t *testing.T) {
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler", Name: "mine", UID: "u", Controller: &yes,
 	}}
 
-	rule := w.rule("point", "Resource", "HPA", "Replicas")
-	w.create(hpa("foreign"), mine, rule)
-	w.start(setup{})
-	w.awaitRule(rule, "RoundCompleted")
-	all := w.recommendations()
+	rule := f.rule("point", "Resource", "HPA", "Replicas")
+	f.create(hpa("foreign"), mine, rule)
+	f.start(setup{})
+	f.awaitRule(rule, "RoundCompleted")
+	all := f.recommendations()
 	foreign := all["Resource/foreign"]
 	owned := all["Resource/owned"]
 

@@ -27,16 +27,16 @@ import (
 
 // TestRunNumberLowered checks that lowering the run number of one Recommendation evaluates that one at once, and no other.
 func TestRunNumberLowered(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "api", 2, 0.2, 0.2, 300 * mib, 0}}
-	w.deploy(2, "web", "api")
-	rule := w.rule("asked", "Resource")
-	w.create(rule)
-	w.start(setup{})
-	w.awaitRule(rule, "RoundCompleted")
-	before := w.recommendations()
+	f := newFixture(t)
+	f.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "api", 2, 0.2, 0.2, 300 * mib, 0}}
+	f.deploy(2, "web", "api")
+	rule := f.rule("asked", "Resource")
+	f.create(rule)
+	f.start(setup{})
+	f.awaitRule(rule, "RoundCompleted")
+	before := f.recommendations()
 
-	w.past.set(func(p *history) {
+	f.past.set(func(p *history) {
 		for i := range p.uses {
 			p.uses[i].low, p.uses[i].high = 0.4, 0.4
 		}
@@ -44,12 +44,12 @@ func TestRunNumberLowered(t *testing.T) {
 
 	web := before["Resource/web"]
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"analysis.crane.io/run-number":"0"}}}`))
-	if err := w.Patch(t.Context(), &web, patch); err != nil {
+	if err := f.Patch(t.Context(), &web, patch); err != nil {
 		t.Fatal(err)
 	}
 
-	w.eventually("web is evaluated again", func(ctx context.Context) error {
-		all, err := w.all(ctx)
+	f.eventually("web is evaluated again", func(ctx context.Context) error {
+		all, err := f.all(ctx)
 		if err != nil {
 			return err
 		}
@@ -62,12 +62,12 @@ func TestRunNumberLowered(t *testing.T) {
 		return nil
 	})
 
-	after := w.recommendations()
+	after := f.recommendations()
 	if a, b := before["Resource/api"], after["Resource/api"]; a.ResourceVersion != b.ResourceVersion {
 		t.Error("the other Recommendation was evaluated, want it unchanged")
 	}
 
-	r := w.awaitRule(rule, "RoundCompleted")
+	r := f.awaitRule(rule, "RoundCompleted")
 	if r.Status.RunNumber != 1 {
 		t.Errorf("run number of the rule %d, want 1: the rule must not run", r.Status.RunNumber)
 	}
@@ -76,23 +76,23 @@ func TestRunNumberLowered(t *testing.T) {
 // TestAnalyticsOfClusterScopedKinds checks that an Analytics selects nothing outside its namespace: the API server ignores the namespace of a
 // list of a cluster-scoped kind. Otherwise each Analytics would have a Recommendation in Crane's namespace for each rule of the cluster.
 func TestAnalyticsOfClusterScopedKinds(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
-	w.deploy(2, "web")
+	f := newFixture(t)
+	f.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	f.deploy(2, "web")
 	rules := analysisv1alpha1.ResourceSelector{Kind: "RecommendationRule", APIVersion: analysisv1alpha1.GroupVersion.String()}
 
 	analytics := &analysisv1alpha1.Analytics{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "outside"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "outside"},
 		Spec: analysisv1alpha1.AnalyticsSpec{
 			Type:              analysisv1alpha1.AnalysisTypeResource,
 			ResourceSelectors: []analysisv1alpha1.ResourceSelector{rules, {Kind: rules.Kind}, {Kind: "Deployment", APIVersion: "apps/v1"}},
 		},
 	}
 
-	w.create(analytics)
-	w.start(setup{})
-	w.eventually("the Analytics is evaluated", func(ctx context.Context) error {
-		if err := w.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
+	f.create(analytics)
+	f.start(setup{})
+	f.eventually("the Analytics is evaluated", func(ctx context.Context) error {
+		if err := f.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
 			return err
 		}
 
@@ -112,13 +112,13 @@ func TestAnalyticsOfClusterScopedKinds(t *testing.T) {
 
 // TestAnalytics checks that an Analytics has a rule with its settings, which is deleted with it.
 func TestAnalytics(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
-	w.deploy(2, "web")
+	f := newFixture(t)
+	f.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	f.deploy(2, "web")
 	seconds := int64(7200)
 
 	analytics := &analysisv1alpha1.Analytics{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "old-form"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "old-form"},
 		Spec: analysisv1alpha1.AnalyticsSpec{
 			Type:               analysisv1alpha1.AnalysisTypeResource,
 			ResourceSelectors:  []analysisv1alpha1.ResourceSelector{{Kind: "Deployment", APIVersion: "apps/v1"}},
@@ -127,13 +127,13 @@ func TestAnalytics(t *testing.T) {
 		},
 	}
 
-	w.create(analytics)
-	w.start(setup{})
+	f.create(analytics)
+	f.start(setup{})
 	found := &analysisv1alpha1.RecommendationRule{}
 
 	find := func(ctx context.Context) error {
 		var list analysisv1alpha1.RecommendationRuleList
-		if err := w.List(ctx, &list); err != nil {
+		if err := f.List(ctx, &list); err != nil {
 			return err
 		}
 
@@ -147,20 +147,20 @@ func TestAnalytics(t *testing.T) {
 		return errors.New("no rule")
 	}
 
-	w.eventually("the Analytics has a rule", find)
-	if found.Spec.RunInterval != "2h0m0s" || len(found.Spec.NamespaceSelector.MatchNames) != 1 || found.Spec.NamespaceSelector.MatchNames[0] != w.namespace ||
+	f.eventually("the Analytics has a rule", find)
+	if found.Spec.RunInterval != "2h0m0s" || len(found.Spec.NamespaceSelector.MatchNames) != 1 || found.Spec.NamespaceSelector.MatchNames[0] != f.namespace ||
 		!maps.Equal(found.Spec.Recommenders[0].Config, map[string]string{"resource.cpu-request-margin-fraction": "0.15"}) {
 		t.Errorf("spec %+v, want the interval, namespace and settings of the Analytics", found.Spec)
 	}
 
-	w.awaitRule(found, "RoundCompleted")
-	if r, there := w.recommendations()["Resource/web"]; !there || r.Labels[analysisv1alpha1.LabelAnalyticsName] != "old-form" {
+	f.awaitRule(found, "RoundCompleted")
+	if r, there := f.recommendations()["Resource/web"]; !there || r.Labels[analysisv1alpha1.LabelAnalyticsName] != "old-form" {
 		t.Errorf("labels %v, want the name of the Analytics", r.Labels)
 	}
 
-	recommendation := w.recommendations()["Resource/web"]
-	w.eventually("the Analytics has the status of its rule", func(ctx context.Context) error {
-		if err := w.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
+	recommendation := f.recommendations()["Resource/web"]
+	f.eventually("the Analytics has the status of its rule", func(ctx context.Context) error {
+		if err := f.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
 			return err
 		}
 
@@ -176,12 +176,12 @@ func TestAnalytics(t *testing.T) {
 
 	broken := analytics.DeepCopy()
 	broken.Spec.Config = map[string]string{"resource.cpu-request-percentile": "many"}
-	if err := w.Patch(t.Context(), broken, client.MergeFrom(analytics)); err != nil {
+	if err := f.Patch(t.Context(), broken, client.MergeFrom(analytics)); err != nil {
 		t.Fatal(err)
 	}
 
-	w.eventually("the Analytics reports that its recommender cannot run", func(ctx context.Context) error {
-		if err := w.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
+	f.eventually("the Analytics reports that its recommender cannot run", func(ctx context.Context) error {
+		if err := f.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
 			return err
 		}
 
@@ -194,11 +194,11 @@ func TestAnalytics(t *testing.T) {
 
 	was := analytics.DeepCopy() // The controller may write the status concurrently.
 	analytics.Spec.CompletionStrategy = nil
-	if err := w.Patch(t.Context(), analytics, client.MergeFrom(was)); err != nil {
+	if err := f.Patch(t.Context(), analytics, client.MergeFrom(was)); err != nil {
 		t.Fatal(err)
 	}
 
-	w.eventually("the rule is changed", func(ctx context.Context) error {
+	f.eventually("the rule is changed", func(ctx context.Context) error {
 		if err := find(ctx); err != nil || found.Spec.RunInterval == "" {
 			return err
 		}
@@ -206,11 +206,11 @@ func TestAnalytics(t *testing.T) {
 		return fmt.Errorf("run interval %s", found.Spec.RunInterval)
 	})
 
-	if err := w.Delete(t.Context(), analytics); err != nil {
+	if err := f.Delete(t.Context(), analytics); err != nil {
 		t.Fatal(err)
 	}
 
-	w.eventually("the rule is deleted with the Analytics", func(ctx context.Context) error {
+	f.eventually("the rule is deleted with the Analytics", func(ctx context.Context) error {
 		if err := find(ctx); err != nil {
 			return nil //nolint:nilerr // the wait ends when the rule is not found
 		}
@@ -222,9 +222,9 @@ func TestAnalytics(t *testing.T) {
 // TestConfigurationReloaded checks that a changed configuration file is used without a restart and that failed rules run with it at
 // once, and that an invalid file is ignored and reported in a metric.
 func TestConfigurationReloaded(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
-	w.deploy(2, "web")
+	f := newFixture(t)
+	f.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	f.deploy(2, "web")
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	const header = "apiVersion: analysis.crane.io/v1alpha1\nkind: RecommendationConfiguration\nrecommenders:\n"
 
@@ -246,27 +246,27 @@ func TestConfigurationReloaded(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	rule := w.rule("config", "Resource")
-	w.create(rule)
-	w.start(setup{settings: file})
-	w.awaitRule(rule, "InvalidRecommender")
+	rule := f.rule("config", "Resource")
+	f.create(rule)
+	f.start(setup{settings: file})
+	f.awaitRule(rule, "InvalidRecommender")
 	write("- {name: Resource, acceptedResources: [{kind: Deployment}], cofig: {}}\n")
 
-	w.eventually("the metric reports the invalid file", func(context.Context) error {
+	f.eventually("the metric reports the invalid file", func(context.Context) error {
 		if s := file.State(); !s.Invalid || s.Failed == 0 {
 			return fmt.Errorf("%+v", s)
 		}
 
-		return hasSeries(w, "crane_analysis_recommendation_configuration_valid", 1)
+		return hasSeries(f, "crane_analysis_recommendation_configuration_valid", 1)
 	})
 
-	w.awaitRule(rule, "InvalidRecommender")
+	f.awaitRule(rule, "InvalidRecommender")
 	write("- {name: Resource, acceptedResources: [{kind: Deployment}], config: {cpu-request-percentile: \"2\"}}\n" +
 		"- {name: Replicas, acceptedResources: [{kind: Deployment}]}\n")
-	other := w.rule("other", "Replicas")
-	w.create(other)
+	other := f.rule("other", "Replicas")
+	f.create(other)
 
-	w.eventually("a bad setting leaves the file in force", func(context.Context) error {
+	f.eventually("a bad setting leaves the file in force", func(context.Context) error {
 		if s := file.State(); s.Invalid || file.Content().Invalid() == nil {
 			return fmt.Errorf("%+v, %w", s, file.Content().Invalid())
 		}
@@ -274,12 +274,12 @@ func TestConfigurationReloaded(t *testing.T) {
 		return nil
 	})
 
-	w.awaitRule(other, "RoundCompleted")
-	w.awaitRule(rule, "InvalidRecommender")
+	f.awaitRule(other, "RoundCompleted")
+	f.awaitRule(rule, "InvalidRecommender")
 	write("- {name: Resource, acceptedResources: [{kind: Deployment}]}\n")
-	w.awaitRule(rule, "RoundCompleted")
+	f.awaitRule(rule, "RoundCompleted")
 
-	if _, there := w.recommendations()["Resource/web"]; !there {
+	if _, there := f.recommendations()["Resource/web"]; !there {
 		t.Error("the rule did not run with the new file, want a Recommendation")
 	}
 }
@@ -287,33 +287,33 @@ func TestConfigurationReloaded(t *testing.T) {
 // TestChangedDuringItsRun checks that a rule that changes during a run is run again, and that values of the old spec are not
 // reported for the new one.
 func TestChangedDuringItsRun(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
-	w.deploy(2, "web")
-	rule := w.rule("changed", "Resource")
+	f := newFixture(t)
+	f.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	f.deploy(2, "web")
+	rule := f.rule("changed", "Resource")
 	rule.Spec.Recommenders[0].Config = map[string]string{"cpu-request-margin-fraction": "0.15"}
-	w.create(rule)
+	f.create(rule)
 	changed := false
 
-	w.past.before = func(ctx context.Context, _ metrics.UsageRequest) error {
+	f.past.before = func(ctx context.Context, _ metrics.UsageRequest) error {
 		if changed {
 			return nil
 		}
 
 		changed = true // only in the first query, which belongs to the first run
 		r := &analysisv1alpha1.RecommendationRule{}
-		if err := w.Get(ctx, client.ObjectKeyFromObject(rule), r); err != nil {
+		if err := f.Get(ctx, client.ObjectKeyFromObject(rule), r); err != nil {
 			return err
 		}
 
 		r.Spec.Recommenders[0].Config["cpu-request-margin-fraction"] = "1"
-		return w.Update(ctx, r)
+		return f.Update(ctx, r)
 	}
 
-	w.start(setup{})
-	w.awaitRule(rule, "RoundCompleted")
-	w.eventually("the value follows from the new spec", func(ctx context.Context) error {
-		all, err := w.all(ctx)
+	f.start(setup{})
+	f.awaitRule(rule, "RoundCompleted")
+	f.eventually("the value follows from the new spec", func(ctx context.Context) error {
+		all, err := f.all(ctx)
 		if err != nil {
 			return err
 		}
@@ -329,23 +329,23 @@ func TestChangedDuringItsRun(t *testing.T) {
 
 // TestTwoRules checks that two rules may select the same workload, and that metrics count it once.
 func TestTwoRules(t *testing.T) {
-	w := newFixture(t)
-	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
-	w.deploy(2, "web")
-	one := w.rule("one", "Resource")
-	two := w.rule("two", "Resource")
-	w.create(one, two)
-	w.start(setup{})
-	w.awaitRule(one, "RoundCompleted")
-	w.awaitRule(two, "RoundCompleted")
+	f := newFixture(t)
+	f.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	f.deploy(2, "web")
+	one := f.rule("one", "Resource")
+	two := f.rule("two", "Resource")
+	f.create(one, two)
+	f.start(setup{})
+	f.awaitRule(one, "RoundCompleted")
+	f.awaitRule(two, "RoundCompleted")
 
 	var list analysisv1alpha1.RecommendationList
-	if err := w.List(t.Context(), &list, client.InNamespace(w.namespace)); err != nil {
+	if err := f.List(t.Context(), &list, client.InNamespace(f.namespace)); err != nil {
 		t.Fatal(err)
 	}
 
 	if len(list.Items) != 2 || list.Items[0].Name == list.Items[1].Name {
 		t.Errorf("%d recommendations, want one of each rule", len(list.Items))
 	}
-	w.eventually("the target has one series", func(context.Context) error { return hasSeries(w, "crane_analysis_select_targets", 1) })
+	f.eventually("the target has one series", func(context.Context) error { return hasSeries(f, "crane_analysis_select_targets", 1) })
 }

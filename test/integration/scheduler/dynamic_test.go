@@ -103,26 +103,26 @@ func load(value string, ago time.Duration) map[string]string {
 	return map[string]string{"cpu_usage_avg_5m": value + "," + time.Now().Add(-ago).UTC().Format("2006-01-02T15:04:05Z")}
 }
 
-func (b *fixture) annotate(node string, annotations map[string]string) {
-	b.Helper()
+func (f *fixture) annotate(node string, annotations map[string]string) {
+	f.Helper()
 
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 
-	if _, err := b.client.CoreV1().Nodes().Patch(b.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		b.Fatal(err)
+	if _, err := f.client.CoreV1().Nodes().Patch(f.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		f.Fatal(err)
 	}
 }
 
 // event waits for an event with the reason on an object, and returns its note.
-func (b *fixture) event(namespace, name, reason string) string {
-	b.Helper()
+func (f *fixture) event(namespace, name, reason string) string {
+	f.Helper()
 
 	var note string
-	eventually(b, reason+" on "+name, func() string {
-		list, err := b.client.EventsV1().Events(namespace).List(b.Context(), metav1.ListOptions{})
+	eventually(f, reason+" on "+name, func() string {
+		list, err := f.client.EventsV1().Events(namespace).List(f.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
 		}
@@ -144,7 +144,7 @@ func (b *fixture) event(namespace, name, reason string) string {
 // ends with its annotation.
 func TestHeldNode(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newFixture(t, s.scheduler)
+	f := newFixture(t, s.scheduler)
 	annotations := load("0.30000", 0)
 
 	text, err := nodeload.FormatHolds([]nodeload.Hold{{
@@ -155,39 +155,39 @@ func TestHeldNode(t *testing.T) {
 	}
 
 	annotations[nodeload.HoldsKey] = text
-	b.node("load-held", 10, annotations)
-	b.pod("stranger", "1")
-	b.awaitPending("stranger", "too much load by cpu_usage_avg_5m")
-	b.pod("replacement", "1", func(p *corev1.Pod) {
+	f.node("load-held", 10, annotations)
+	f.pod("stranger", "1")
+	f.awaitPending("stranger", "too much load by cpu_usage_avg_5m")
+	f.pod("replacement", "1", func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: new(true)}}
 	})
 
-	if got := b.awaitPlaced("replacement").Spec.NodeName; got != "load-held" {
+	if got := f.awaitPlaced("replacement").Spec.NodeName; got != "load-held" {
 		t.Errorf("the replacement is on %s, want load-held", got)
 	}
 
-	b.annotate("load-held", load("0.31000", 0)) // any change makes the scheduler ask again
-	b.awaitPlaced("stranger")
+	f.annotate("load-held", load("0.31000", 0)) // any change makes the scheduler ask again
+	f.awaitPlaced("stranger")
 }
 
 // TestHotNode: a hot node gets no pod, which is reported by an event; it gets one as soon as its load has dropped; and
 // the scheduler explains both.
 func TestHotNode(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newFixture(t, s.scheduler)
-	b.node("load-hot", 10, load("0.80000", 0))
-	b.node("load-cool", 10, load("0.20000", 0))
+	f := newFixture(t, s.scheduler)
+	f.node("load-hot", 10, load("0.80000", 0))
+	f.node("load-cool", 10, load("0.20000", 0))
 
 	for i := range 3 {
 		name := fmt.Sprint("load-", i)
-		b.pod(name, "100m")
+		f.pod(name, "100m")
 
-		if pod := b.awaitPlaced(name); pod.Spec.NodeName != "load-cool" {
+		if pod := f.awaitPlaced(name); pod.Spec.NodeName != "load-cool" {
 			t.Errorf("%s is on %s, want load-cool", name, pod.Spec.NodeName)
 		}
 	}
 
-	if note := b.event("default", "load-0", "LoadAvoided"); !strings.HasPrefix(note, "1 of 2 nodes had too much load for this pod") {
+	if note := f.event("default", "load-0", "LoadAvoided"); !strings.HasPrefix(note, "1 of 2 nodes had too much load for this pod") {
 		t.Errorf("event %q, want 1 of 2 nodes", note)
 	}
 
@@ -206,12 +206,12 @@ func TestHotNode(t *testing.T) {
 
 	// A pod that fits only the hot node stays pending with the reason, and is scheduled before the scheduler's periodic
 	// retry after five minutes.
-	b.pod("load-waits", "100m", func(p *corev1.Pod) { p.Spec.NodeSelector["kubernetes.io/hostname"] = "load-hot" })
-	b.annotateLabel("load-hot")
-	b.awaitPending("load-waits", "1 node(s) had too much load by cpu_usage_avg_5m")
-	b.annotate("load-hot", load("0.70000", 0))
-	b.annotate("load-hot", load("0.30000", 0))
-	b.awaitPlaced("load-waits")
+	f.pod("load-waits", "100m", func(p *corev1.Pod) { p.Spec.NodeSelector["kubernetes.io/hostname"] = "load-hot" })
+	f.annotateLabel("load-hot")
+	f.awaitPending("load-waits", "1 node(s) had too much load by cpu_usage_avg_5m")
+	f.annotate("load-hot", load("0.70000", 0))
+	f.annotate("load-hot", load("0.30000", 0))
+	f.awaitPlaced("load-waits")
 
 	if got := s.metric(t, `crane_scheduler_dynamic_nodes{profile="`+s.name+`",state="fresh"}`); got != "2" {
 		t.Errorf("%q nodes are fresh by the metric, want 2", got)
@@ -219,12 +219,12 @@ func TestHotNode(t *testing.T) {
 }
 
 // annotateLabel sets the node label that pods select; without it the pod is pending for another reason first.
-func (b *fixture) annotateLabel(node string) {
-	b.Helper()
+func (f *fixture) annotateLabel(node string) {
+	f.Helper()
 
 	patch := `{"metadata":{"labels":{"kubernetes.io/hostname":"` + node + `"}}}`
-	if _, err := b.client.CoreV1().Nodes().Patch(b.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		b.Fatal(err)
+	if _, err := f.client.CoreV1().Nodes().Patch(f.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		f.Fatal(err)
 	}
 }
 
@@ -232,23 +232,23 @@ func (b *fixture) annotateLabel(node string) {
 // idle nor as full.
 func TestGarbageAnnotations(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newFixture(t, s.scheduler)
+	f := newFixture(t, s.scheduler)
 	for i := range 5 {
-		b.node(fmt.Sprint("good-", i), 10, load("0.40000", 0))
+		f.node(fmt.Sprint("good-", i), 10, load("0.40000", 0))
 	}
 
 	for name, text := range map[string]string{
 		"nan": "NaN,2026-01-01T00:00:00Z", "negative": "-0.5,2026-01-01T00:00:00Z", "huge": "1e308,2026-01-01T00:00:00Z", "commas": "0.1,2,3",
 	} {
-		b.node("bad-"+name, 10, map[string]string{"cpu_usage_avg_5m": text})
+		f.node("bad-"+name, 10, map[string]string{"cpu_usage_avg_5m": text})
 	}
 
-	b.node("bad-future", 10, load("0.10000", -10*time.Hour))
+	f.node("bad-future", 10, load("0.10000", -10*time.Hour))
 	on := map[string]int{}
 	for i := range 20 {
 		name := fmt.Sprint("garbage-", i)
-		b.pod(name, "100m")
-		on[b.awaitPlaced(name).Spec.NodeName]++
+		f.pod(name, "100m")
+		on[f.awaitPlaced(name).Spec.NodeName]++
 	}
 
 	for node, pods := range on {
@@ -266,10 +266,10 @@ func TestGarbageAnnotations(t *testing.T) {
 // event.
 func TestPolicyReload(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newFixture(t, s.scheduler)
-	b.node("reload", 10, load("0.50000", 0))
-	b.pod("reload-first", "100m")
-	b.awaitPlaced("reload-first")
+	f := newFixture(t, s.scheduler)
+	f.node("reload", 10, load("0.50000", 0))
+	f.pod("reload-first", "100m")
+	f.awaitPlaced("reload-first")
 	s.limit(t, "0.40")
 
 	eventually(t, "the new policy is in force", func() string {
@@ -280,8 +280,8 @@ func TestPolicyReload(t *testing.T) {
 		return ""
 	})
 
-	b.pod("reload-second", "100m")
-	b.awaitPending("reload-second", "too much load by cpu_usage_avg_5m")
+	f.pod("reload-second", "100m")
+	f.awaitPending("reload-second", "too much load by cpu_usage_avg_5m")
 
 	if err := os.WriteFile(s.policy, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -295,12 +295,12 @@ func TestPolicyReload(t *testing.T) {
 		return ""
 	})
 
-	if note := b.event("crane-system", "crane-node-load-policy", "PolicyRefused"); !strings.Contains(note, "the file is empty") {
+	if note := f.event("crane-system", "crane-node-load-policy", "PolicyRefused"); !strings.Contains(note, "the file is empty") {
 		t.Errorf("event %q, want that the file is empty", note)
 	}
 
-	b.pod("reload-third", "100m")
-	b.awaitPending("reload-third", "too much load by cpu_usage_avg_5m")
+	f.pod("reload-third", "100m")
+	f.awaitPending("reload-third", "too much load by cpu_usage_avg_5m")
 	s.limit(t, "0.65")
 	eventually(t, "the good policy is in force again", func() string {
 		if got := s.metric(t, "crane_nodeload_policy_valid"); got != "1" {
@@ -311,22 +311,22 @@ func TestPolicyReload(t *testing.T) {
 	})
 
 	// Pending pods are retried at once, not after five minutes.
-	b.awaitPlaced("reload-second")
-	b.awaitPlaced("reload-third")
+	f.awaitPlaced("reload-second")
+	f.awaitPlaced("reload-third")
 }
 
 // TestPrometheusGone: an hour after the last sample the plugin abstains, whatever the old samples are.
 func TestPrometheusGone(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newFixture(t, s.scheduler)
-	b.node("gone-a", 10, load("0.99000", time.Hour))
-	b.node("gone-b", 10, load("0.01000", time.Hour))
+	f := newFixture(t, s.scheduler)
+	f.node("gone-a", 10, load("0.99000", time.Hour))
+	f.node("gone-b", 10, load("0.01000", time.Hour))
 
 	on := map[string]int{}
 	for i := range 8 {
 		name := fmt.Sprint("gone-", i)
-		b.pod(name, "1")
-		on[b.awaitPlaced(name).Spec.NodeName]++
+		f.pod(name, "1")
+		on[f.awaitPlaced(name).Spec.NodeName]++
 	}
 
 	if on["gone-a"] != 4 || on["gone-b"] != 4 {
@@ -353,8 +353,8 @@ func TestHistory(t *testing.T) {
 	}
 
 	s := startDynamic(t, "0.65")
-	b := newFixture(t, s.scheduler)
-	b.node("history", 10, load("0.20000", 0))
+	f := newFixture(t, s.scheduler)
+	f.node("history", 10, load("0.20000", 0))
 	r := &analysis.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "history"},
 		Spec: analysis.RecommendationSpec{
@@ -381,10 +381,10 @@ func TestHistory(t *testing.T) {
 	})
 
 	yes := true
-	b.pod("history-0", "500m", func(p *corev1.Pod) {
+	f.pod("history-0", "500m", func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "history", UID: "u", Controller: &yes}}
 	})
-	b.awaitPlaced("history-0")
+	f.awaitPlaced("history-0")
 
 	if e := s.explained(t, "history-0"); e.Basis != "history" || e.CPU != 350 || e.Memory != 1<<30 {
 		t.Errorf("expected to use %dm and %d by %s", e.CPU, e.Memory, e.Basis)

@@ -240,58 +240,58 @@ const fixtureLabel = "crane.io/test"
 
 // newFixture removes the test's pods and nodes at its end.
 func newFixture(t testing.TB, s *scheduler) *fixture {
-	b := &fixture{TB: t, client: client, process: s, scheduler: s.name, label: s.name}
+	f := &fixture{TB: t, client: client, process: s, scheduler: s.name, label: s.name}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 
-		selected := metav1.ListOptions{LabelSelector: fixtureLabel + "=" + b.label}
+		selected := metav1.ListOptions{LabelSelector: fixtureLabel + "=" + f.label}
 		now := int64(0)
-		_ = b.client.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, selected)
-		_ = b.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, selected)
+		_ = f.client.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, selected)
+		_ = f.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, selected)
 	})
 
-	return b
+	return f
 }
 
 // node creates a node with that many CPUs, 64 GiB and room for 110 pods.
-func (b *fixture) node(name string, cpus int64, annotations map[string]string) *corev1.Node {
-	b.Helper()
+func (f *fixture) node(name string, cpus int64, annotations map[string]string) *corev1.Node {
+	f.Helper()
 
-	b.staleCaches = true
+	f.staleCaches = true
 	has := corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi"),
 		corev1.ResourcePods: resource.MustParse("110"),
 	}
 
 	// The API server accepts the status on creation.
-	n, err := b.client.CoreV1().Nodes().Create(b.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fixtureLabel: b.label}, Annotations: annotations},
+	n, err := f.client.CoreV1().Nodes().Create(f.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fixtureLabel: f.label}, Annotations: annotations},
 		Status:     corev1.NodeStatus{Capacity: has, Allocatable: has},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 
 	return n
 }
 
 // awaitCaches waits until the scheduler's caches contain all nodes and topologies, so that they count for the next pod.
-func (b *fixture) awaitCaches() {
-	b.Helper()
+func (f *fixture) awaitCaches() {
+	f.Helper()
 
-	if !b.staleCaches {
+	if !f.staleCaches {
 		return
 	}
 
-	b.staleCaches = false
-	nodes, err := b.client.CoreV1().Nodes().List(b.Context(), metav1.ListOptions{})
+	f.staleCaches = false
+	nodes, err := f.client.CoreV1().Nodes().List(f.Context(), metav1.ListOptions{})
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 
-	eventually(b, "the scheduler's cache contains the nodes", func() string {
-		got := b.process.metric(b, `scheduler_cache_size{type="nodes"}`)
+	eventually(f, "the scheduler's cache contains the nodes", func() string {
+		got := f.process.metric(f, `scheduler_cache_size{type="nodes"}`)
 		if n, err := strconv.Atoi(got); err != nil || n < len(nodes.Items) {
 			return fmt.Sprintf("it contains %q of %d", got, len(nodes.Items))
 		}
@@ -299,17 +299,17 @@ func (b *fixture) awaitCaches() {
 		return ""
 	})
 
-	if b.process.metric(b, "crane_scheduler_topology_available") != "1" {
+	if f.process.metric(f, "crane_scheduler_topology_available") != "1" {
 		return
 	}
 
 	var list topology.NodeResourceTopologyList
-	if err := topologies(b, b.process.control.Config()).List(b.Context(), &list); err != nil {
-		b.Fatal(err)
+	if err := topologies(f, f.process.control.Config()).List(f.Context(), &list); err != nil {
+		f.Fatal(err)
 	}
 
-	eventually(b, "the scheduler's cache contains the topologies", func() string {
-		if got := b.process.metric(b, "crane_scheduler_topology_nodes"); got != strconv.Itoa(len(list.Items)) {
+	eventually(f, "the scheduler's cache contains the topologies", func() string {
+		if got := f.process.metric(f, "crane_scheduler_topology_nodes"); got != strconv.Itoa(len(list.Items)) {
 			return fmt.Sprintf("it contains %q of %d", got, len(list.Items))
 		}
 
@@ -318,16 +318,16 @@ func (b *fixture) awaitCaches() {
 }
 
 // pod creates a pod with this CPU request and limit that selects the test's nodes.
-func (b *fixture) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Pod {
-	b.Helper()
+func (f *fixture) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Pod {
+	f.Helper()
 
-	b.awaitCaches()
+	f.awaitCaches()
 	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	now := int64(0)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{fixtureLabel: b.label}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{fixtureLabel: f.label}},
 		Spec: corev1.PodSpec{
-			SchedulerName: b.scheduler, NodeSelector: map[string]string{fixtureLabel: b.label}, TerminationGracePeriodSeconds: &now,
+			SchedulerName: f.scheduler, NodeSelector: map[string]string{fixtureLabel: f.label}, TerminationGracePeriodSeconds: &now,
 			Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}},
 		},
 	}
@@ -336,61 +336,61 @@ func (b *fixture) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Po
 		o(pod)
 	}
 
-	pod, err := b.client.CoreV1().Pods("default").Create(b.Context(), pod, metav1.CreateOptions{})
+	pod, err := f.client.CoreV1().Pods("default").Create(f.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 
 	return pod
 }
 
 // setResult writes a topology result on a pod with an administrator's rights.
-func (b *fixture) setResult(name, result string) {
-	b.Helper()
+func (f *fixture) setResult(name, result string) {
+	f.Helper()
 
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{topology.AnnotationPodTopologyResult: result}}})
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 
-	b.patch(name, string(patch))
+	f.patch(name, string(patch))
 }
 
-func (b *fixture) patch(name, patch string) {
-	b.Helper()
+func (f *fixture) patch(name, patch string) {
+	f.Helper()
 
-	if _, err := b.client.CoreV1().Pods("default").Patch(b.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		b.Fatal(err)
+	if _, err := f.client.CoreV1().Pods("default").Patch(f.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		f.Fatal(err)
 	}
 }
 
-func (b *fixture) get(name string) *corev1.Pod {
-	b.Helper()
+func (f *fixture) get(name string) *corev1.Pod {
+	f.Helper()
 
-	pod, err := b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
+	pod, err := f.client.CoreV1().Pods("default").Get(f.Context(), name, metav1.GetOptions{})
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 
 	return pod
 }
 
-func (b *fixture) delete(name string) {
-	b.Helper()
+func (f *fixture) delete(name string) {
+	f.Helper()
 
 	now := int64(0)
-	if err := b.client.CoreV1().Pods("default").Delete(b.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil && !apierrors.IsNotFound(err) {
-		b.Fatal(err)
+	if err := f.client.CoreV1().Pods("default").Delete(f.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil && !apierrors.IsNotFound(err) {
+		f.Fatal(err)
 	}
 }
 
 // awaitPlaced waits until the pod is bound to a node and returns it.
-func (b *fixture) awaitPlaced(name string) *corev1.Pod {
-	b.Helper()
+func (f *fixture) awaitPlaced(name string) *corev1.Pod {
+	f.Helper()
 
 	var pod *corev1.Pod
-	eventually(b, "pod "+name+" is on a node", func() string {
-		if pod = b.get(name); pod.Spec.NodeName != "" {
+	eventually(f, "pod "+name+" is on a node", func() string {
+		if pod = f.get(name); pod.Spec.NodeName != "" {
 			return ""
 		}
 
@@ -401,13 +401,13 @@ func (b *fixture) awaitPlaced(name string) *corev1.Pod {
 }
 
 // awaitPending waits until the scheduler has found no node for the pod, with that text in its reason.
-func (b *fixture) awaitPending(name, reason string) {
-	b.Helper()
+func (f *fixture) awaitPending(name, reason string) {
+	f.Helper()
 
-	eventually(b, "pod "+name+" finds no node", func() string {
-		pod := b.get(name)
+	eventually(f, "pod "+name+" finds no node", func() string {
+		pod := f.get(name)
 		if pod.Spec.NodeName != "" {
-			b.Fatalf("pod %s is on node %s, want none", name, pod.Spec.NodeName)
+			f.Fatalf("pod %s is on node %s, want none", name, pod.Spec.NodeName)
 		}
 
 		if got := unschedulable(pod); !strings.Contains(got, reason) {

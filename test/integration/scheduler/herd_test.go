@@ -15,10 +15,10 @@ import (
 )
 
 // occupy binds a pod with this request to a node, as if running for a day.
-func (b *fixture) occupy(node, cpu string) {
-	b.Helper()
+func (f *fixture) occupy(node, cpu string) {
+	f.Helper()
 
-	pod := b.pod("old-"+node, cpu, func(p *corev1.Pod) {
+	pod := f.pod("old-"+node, cpu, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
 		p.Spec.Containers[0].Resources.Limits = nil
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("1Gi")
@@ -29,8 +29,8 @@ func (b *fixture) occupy(node, cpu string) {
 
 	pod.Status.StartTime = &since
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}}}
-	if _, err := b.client.CoreV1().Pods("default").UpdateStatus(b.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		b.Fatal(err)
+	if _, err := f.client.CoreV1().Pods("default").UpdateStatus(f.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		f.Fatal(err)
 	}
 }
 
@@ -41,7 +41,7 @@ func TestHerd(t *testing.T) {
 	const nodes, burst = 10, 60
 	s := startDynamic(t, "1")
 
-	b := newFixture(t, s.scheduler)
+	f := newFixture(t, s.scheduler)
 	names := make([]string, nodes)
 	for i := range names {
 		names[i] = fmt.Sprintf("herd-%d", i)
@@ -50,17 +50,17 @@ func TestHerd(t *testing.T) {
 			reported = "0.10000"
 		}
 
-		b.node(names[i], 10, load(reported, 0))
-		b.occupy(names[i], fmt.Sprint(1+i*7%8))
+		f.node(names[i], 10, load(reported, 0))
+		f.occupy(names[i], fmt.Sprint(1+i*7%8))
 	}
 
 	for i := range burst {
-		b.pod(fmt.Sprint("burst-", i), "100m")
+		f.pod(fmt.Sprint("burst-", i), "100m")
 	}
 
 	took := map[string]int{}
 	for i := range burst {
-		took[b.awaitPlaced(fmt.Sprint("burst-", i)).Spec.NodeName]++
+		took[f.awaitPlaced(fmt.Sprint("burst-", i)).Spec.NodeName]++
 	}
 
 	estimate := float64(s.explained(t, fmt.Sprint("burst-", burst-1)).CPU) / 10_000

@@ -84,11 +84,11 @@ func TestMissingDefinition(t *testing.T) {
 
 	admin := controlplane.CertificateUser("admin", "system:masters")
 	s := startScheduler(t, setup{control: bare, profile: topologyProfile("{}"), user: &admin})
-	b := &fixture{TB: t, client: own, process: s, scheduler: s.name, label: s.name}
-	b.node("bare", 64, nil)
-	b.pod("before", "2")
+	f := &fixture{TB: t, client: own, process: s, scheduler: s.name, label: s.name}
+	f.node("bare", 64, nil)
+	f.pod("before", "2")
 
-	if pod := b.awaitPlaced("before"); zones(t, pod) != "" {
+	if pod := f.awaitPlaced("before"); zones(t, pod) != "" {
 		t.Errorf("without zones the pod got %q, want no zones", zones(t, pod))
 	}
 	if got := s.metric(t, "crane_scheduler_topology_available"); got != "0" {
@@ -126,13 +126,13 @@ func TestMissingDefinition(t *testing.T) {
 		return ""
 	})
 
-	b.pod("after", "3")
-	if got := zones(t, b.awaitPlaced("after")); got != "a.b-10=3" {
+	f.pod("after", "3")
+	if got := zones(t, f.awaitPlaced("after")); got != "a.b-10=3" {
 		t.Errorf("the pod has the zones %q, want those of the odd name", got)
 	}
 
-	b.pod("too-large", "5")
-	b.awaitPending("too-large", "no zone is as large as cpu=5")
+	f.pod("too-large", "5")
+	f.awaitPending("too-large", "no zone is as large as cpu=5")
 }
 
 // laxTopology returns a topology with zone names that Crane's definition rejects.
@@ -212,11 +212,11 @@ func TestShippedConfigurations(t *testing.T) {
 				return held(lease)
 			})
 
-			b := newFixture(t, s)
-			b.machine("shipped-"+c.name, single, []string{"node0"}, 4)
-			b.pod("shipped-"+c.name, "2")
+			f := newFixture(t, s)
+			f.machine("shipped-"+c.name, single, []string{"node0"}, 4)
+			f.pod("shipped-"+c.name, "2")
 
-			if got := zones(t, b.awaitPlaced("shipped-"+c.name)); got != "node0=2" {
+			if got := zones(t, f.awaitPlaced("shipped-"+c.name)); got != "node0=2" {
 				t.Errorf("the pod has the zones %q, want node0=2", got)
 			}
 		})

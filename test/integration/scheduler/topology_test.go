@@ -40,16 +40,16 @@ func topologies(t testing.TB, config *rest.Config) ctrlclient.Client {
 }
 
 // machine makes a node and its NodeResourceTopology, with zones of that many CPUs each under the given names.
-func (b *fixture) machine(name string, policy topology.TopologyManagerPolicy, zones []string, cpus int64) *topology.NodeResourceTopology {
-	b.Helper()
-	b.node(name, 200, nil)
-	return b.topology(name, policy, zones, cpus)
+func (f *fixture) machine(name string, policy topology.TopologyManagerPolicy, zones []string, cpus int64) *topology.NodeResourceTopology {
+	f.Helper()
+	f.node(name, 200, nil)
+	return f.topology(name, policy, zones, cpus)
 }
 
-func (b *fixture) topology(name string, policy topology.TopologyManagerPolicy, zones []string, cpus int64) *topology.NodeResourceTopology {
-	b.Helper()
+func (f *fixture) topology(name string, policy topology.TopologyManagerPolicy, zones []string, cpus int64) *topology.NodeResourceTopology {
+	f.Helper()
 
-	b.staleCaches = true
+	f.staleCaches = true
 	o := &topology.NodeResourceTopology{
 		ObjectMeta:         metav1.ObjectMeta{Name: name},
 		CraneManagerPolicy: topology.ManagerPolicy{CPUManagerPolicy: topology.CPUManagerPolicyStatic, TopologyManagerPolicy: policy},
@@ -61,12 +61,12 @@ func (b *fixture) topology(name string, policy topology.TopologyManagerPolicy, z
 		}})
 	}
 
-	c := topologies(b, control.Config())
-	if err := c.Create(b.Context(), o); err != nil {
-		b.Fatal(err)
+	c := topologies(f, control.Config())
+	if err := c.Create(f.Context(), o); err != nil {
+		f.Fatal(err)
 	}
 
-	b.Cleanup(func() { _ = c.Delete(context.WithoutCancel(b.Context()), o) })
+	f.Cleanup(func() { _ = c.Delete(context.WithoutCancel(f.Context()), o) })
 	return o
 }
 
@@ -100,16 +100,16 @@ const (
 // TestWholeCPUs checks that pods with whole CPUs get zones that fit and an annotation with them, and that one too many
 // waits with the reason and is placed as soon as another has left.
 func TestWholeCPUs(t *testing.T) {
-	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
-	b.machine("whole-a", single, []string{"node0", "node1"}, 4)
-	b.machine("whole-b", single, []string{"node0", "node1"}, 4)
+	f := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
+	f.machine("whole-a", single, []string{"node0", "node1"}, 4)
+	f.machine("whole-b", single, []string{"node0", "node1"}, 4)
 
 	used := map[string]string{}
 	for i := range 4 {
 		name := fmt.Sprint("whole-", i)
-		b.pod(name, "3")
+		f.pod(name, "3")
 
-		pod := b.awaitPlaced(name)
+		pod := f.awaitPlaced(name)
 		zone, ok := strings.CutSuffix(zones(t, pod), "=3")
 		if !ok {
 			t.Fatalf("pod %s has the zones %q, want one with 3 CPUs", name, zones(t, pod))
@@ -121,43 +121,43 @@ func TestWholeCPUs(t *testing.T) {
 		used[pod.Spec.NodeName+zone] = name
 	}
 
-	b.pod("whole-late", "3")
-	b.awaitPending("whole-late", "2 node(s) had insufficient resource of NUMA node (no zone has cpu=3 free)")
+	f.pod("whole-late", "3")
+	f.awaitPending("whole-late", "2 node(s) had insufficient resource of NUMA node (no zone has cpu=3 free)")
 
 	// Shared CPUs are not the zones' business, nor are parts of one.
-	b.pod("shared", "3", func(p *corev1.Pod) { p.Annotations = map[string]string{topology.AnnotationPodCPUPolicy: "none"} })
-	b.pod("part", "1500m")
+	f.pod("shared", "3", func(p *corev1.Pod) { p.Annotations = map[string]string{topology.AnnotationPodCPUPolicy: "none"} })
+	f.pod("part", "1500m")
 
 	for _, name := range []string{"shared", "part"} {
-		if pod := b.awaitPlaced(name); zones(t, pod) != "" {
+		if pod := f.awaitPlaced(name); zones(t, pod) != "" {
 			t.Errorf("pod %s got the zones %q, want none", name, zones(t, pod))
 		}
 	}
 
-	if pod := b.get("whole-late"); pod.Spec.NodeName != "" {
+	if pod := f.get("whole-late"); pod.Spec.NodeName != "" {
 		t.Fatalf("whole-late is on %s, want it pending: no node has a zone for it", pod.Spec.NodeName)
 	}
 
-	b.delete("whole-0")
-	if got := zones(t, b.awaitPlaced("whole-late")); !strings.HasSuffix(got, "=3") {
+	f.delete("whole-0")
+	if got := zones(t, f.awaitPlaced("whole-late")); !strings.HasSuffix(got, "=3") {
 		t.Errorf("whole-late has the zones %q, want a zone with 3", got)
 	}
 }
 
 // TestOneWrite verifies that the scheduler writes a pod with whole CPUs once: the annotation comes with the binding.
 func TestOneWrite(t *testing.T) {
-	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
-	b.machine("once", single, []string{"node0"}, 4)
-	b.awaitCaches()
+	f := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
+	f.machine("once", single, []string{"node0"}, 4)
+	f.awaitCaches()
 
-	events, err := client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{LabelSelector: fixtureLabel + "=" + b.label})
+	events, err := client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{LabelSelector: fixtureLabel + "=" + f.label})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer events.Stop()
 
-	b.pod("written", "2")
-	b.awaitPlaced("written")
+	f.pod("written", "2")
+	f.awaitPlaced("written")
 
 	var seen []string
 	for e := range events.ResultChan() {
@@ -180,17 +180,17 @@ func TestOneWrite(t *testing.T) {
 // TestMoreThanThereIs: 64 CPUs on a machine whose zones have 4 wait with the reason, where zones may be mixed as where not;
 // what fits over all zones is spread.
 func TestMoreThanThereIs(t *testing.T) {
-	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
-	b.machine("small", spread, []string{"node0", "node1"}, 2)
-	b.pod("giant", "64")
-	b.awaitPending("giant", "1 node(s) had insufficient resource of NUMA nodes (less than cpu=64 in all zones)")
-	b.pod("one-zone", "3", func(p *corev1.Pod) {
+	f := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
+	f.machine("small", spread, []string{"node0", "node1"}, 2)
+	f.pod("giant", "64")
+	f.awaitPending("giant", "1 node(s) had insufficient resource of NUMA nodes (less than cpu=64 in all zones)")
+	f.pod("one-zone", "3", func(p *corev1.Pod) {
 		p.Annotations = map[string]string{topology.AnnotationPodTopologyAwareness: "true"}
 	})
-	b.awaitPending("one-zone", "no zone is as large as cpu=3")
-	b.pod("both", "3")
+	f.awaitPending("one-zone", "no zone is as large as cpu=3")
+	f.pod("both", "3")
 
-	if got := zones(t, b.awaitPlaced("both")); got != "node0=2 node1=1" {
+	if got := zones(t, f.awaitPlaced("both")); got != "node0=2 node1=1" {
 		t.Errorf("pod both has the zones %q, want node0=2 node1=1", got)
 	}
 }
@@ -198,11 +198,11 @@ func TestMoreThanThereIs(t *testing.T) {
 // TestOddTopologies: no zones at all, names that are not node0, garbage in annotations. Scheduling goes on.
 func TestOddTopologies(t *testing.T) {
 	s := startScheduler(t, setup{profile: topologyProfile("{}")})
-	b := newFixture(t, s)
-	b.machine("zoneless", single, nil, 0)
-	b.pod("anywhere", "2")
+	f := newFixture(t, s)
+	f.machine("zoneless", single, nil, 0)
+	f.pod("anywhere", "2")
 
-	if pod := b.awaitPlaced("anywhere"); zones(t, pod) != "" {
+	if pod := f.awaitPlaced("anywhere"); zones(t, pod) != "" {
 		t.Errorf("on a node without zones the pod got %q, want no zones", zones(t, pod))
 	}
 	if got := s.metric(t, `crane_scheduler_topology_unknown_total{reason="zoneless",result="pass"}`); got == "" || got == "0" {
@@ -215,12 +215,12 @@ func TestOddTopologies(t *testing.T) {
 		`[{"name":"left","type":"Node","resources":{"capacity":{"cpu":"1e308"}}}]`, `[{"name":"left"},{"name":"left"}]`, "\x00,,",
 	} {
 		name := fmt.Sprint("stranger-", i)
-		b.pod(name, "1", func(p *corev1.Pod) { p.Spec.NodeName = "odd" })
-		b.setResult(name, garbage)
+		f.pod(name, "1", func(p *corev1.Pod) { p.Spec.NodeName = "odd" })
+		f.setResult(name, garbage)
 	}
 
 	// Sparse numbers, and zones of other types, which hold the same CPUs again.
-	odd := b.machine("odd", single, []string{"node7", "node42"}, 4)
+	odd := f.machine("odd", single, []string{"node7", "node42"}, 4)
 	odd.Zones = append(odd.Zones, topology.Zone{Name: "socket", Type: topology.ZoneTypeSocket, Resources: &topology.ResourceInfo{
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")},
 	}})
@@ -230,8 +230,8 @@ func TestOddTopologies(t *testing.T) {
 	}
 
 	onOdd := func(p *corev1.Pod) { p.Spec.NodeSelector["kubernetes.io/hostname"] = "odd" }
-	b.pod("named", "4", onOdd)
-	b.awaitPending("named", "didn't match Pod's node affinity/selector")
+	f.pod("named", "4", onOdd)
+	f.awaitPending("named", "didn't match Pod's node affinity/selector")
 
 	n, err := client.CoreV1().Nodes().Get(t.Context(), "odd", metav1.GetOptions{})
 	if err != nil {
@@ -243,12 +243,12 @@ func TestOddTopologies(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if got := zones(t, b.awaitPlaced("named")); got != "node7=4" {
+	if got := zones(t, f.awaitPlaced("named")); got != "node7=4" {
 		t.Errorf("the pod has the zones %q, want node7=4", got)
 	}
 
-	b.pod("socket-wide", "6", onOdd)
-	b.awaitPending("socket-wide", "no zone is as large as cpu=6")
+	f.pod("socket-wide", "6", onOdd)
+	f.awaitPending("socket-wide", "no zone is as large as cpu=6")
 
 	if got := s.metric(t, "crane_scheduler_topology_invalid_results_total"); got != "5" {
 		t.Errorf("%s annotations counted as not understood, want 5", got)
@@ -257,26 +257,26 @@ func TestOddTopologies(t *testing.T) {
 
 // TestNodesComeAndGo: a pod waits until its node grows, another until a node comes; nothing goes to one that is gone.
 func TestNodesComeAndGo(t *testing.T) {
-	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{missingTopology: Reject}")}))
-	first := b.machine("first", single, []string{"node0"}, 2)
-	b.pod("three", "3")
-	b.awaitPending("three", "no zone is as large as cpu=3")
+	f := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{missingTopology: Reject}")}))
+	first := f.machine("first", single, []string{"node0"}, 2)
+	f.pod("three", "3")
+	f.awaitPending("three", "no zone is as large as cpu=3")
 
 	first.Zones[0].Resources.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
 	if err := topologies(t, control.Config()).Update(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 
-	if got := b.awaitPlaced("three"); got.Spec.NodeName != "first" || zones(t, got) != "node0=3" {
+	if got := f.awaitPlaced("three"); got.Spec.NodeName != "first" || zones(t, got) != "node0=3" {
 		t.Errorf("three is on %s with %q, want first and node0=3", got.Spec.NodeName, zones(t, got))
 	}
 
-	b.node("second", 200, nil)
-	b.pod("two", "2")
-	b.awaitPending("two", "1 node(s) had no NodeResourceTopology with NUMA zones")
-	b.topology("second", single, []string{"node0"}, 2)
+	f.node("second", 200, nil)
+	f.pod("two", "2")
+	f.awaitPending("two", "1 node(s) had no NodeResourceTopology with NUMA zones")
+	f.topology("second", single, []string{"node0"}, 2)
 
-	if got := b.awaitPlaced("two").Spec.NodeName; got != "second" {
+	if got := f.awaitPlaced("two").Spec.NodeName; got != "second" {
 		t.Errorf("two is on %s, want second", got)
 	}
 
@@ -284,18 +284,18 @@ func TestNodesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	b.pod("again", "2")
-	b.awaitPending("again", "0/1 nodes are available: 1 node(s) had insufficient resource of NUMA node (no zone has cpu=2 free)")
-	b.delete("three")
+	f.pod("again", "2")
+	f.awaitPending("again", "0/1 nodes are available: 1 node(s) had insufficient resource of NUMA node (no zone has cpu=2 free)")
+	f.delete("three")
 
-	if got := b.awaitPlaced("again").Spec.NodeName; got != "first" {
+	if got := f.awaitPlaced("again").Spec.NodeName; got != "first" {
 		t.Errorf("again is on %s, want first", got)
 	}
 }
 
 // TestPreemption: a pod of high priority takes the zone of one of low priority, and no more than it needs.
 func TestPreemption(t *testing.T) {
-	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
+	f := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "urgent"}, Value: 1000}
 	classes := client.SchedulingV1().PriorityClasses()
 	if _, err := classes.Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
@@ -303,19 +303,19 @@ func TestPreemption(t *testing.T) {
 	}
 
 	t.Cleanup(func() { _ = classes.Delete(context.WithoutCancel(t.Context()), class.Name, metav1.DeleteOptions{}) })
-	b.machine("busy", single, []string{"node0", "node1"}, 4)
-	b.pod("low-0", "4")
-	b.awaitPlaced("low-0")
-	b.pod("low-1", "4")
-	b.awaitPlaced("low-1")
-	b.pod("urgent", "4", func(p *corev1.Pod) { p.Spec.PriorityClassName = "urgent" })
+	f.machine("busy", single, []string{"node0", "node1"}, 4)
+	f.pod("low-0", "4")
+	f.awaitPlaced("low-0")
+	f.pod("low-1", "4")
+	f.awaitPlaced("low-1")
+	f.pod("urgent", "4", func(p *corev1.Pod) { p.Spec.PriorityClassName = "urgent" })
 
-	if got := zones(t, b.awaitPlaced("urgent")); got != "node0=4" && got != "node1=4" {
+	if got := zones(t, f.awaitPlaced("urgent")); got != "node0=4" && got != "node1=4" {
 		t.Errorf("urgent has the zones %q, want one zone with 4", got)
 	}
 
 	left := 0
-	list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: fixtureLabel + "=" + b.label})
+	list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: fixtureLabel + "=" + f.label})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,49 +334,49 @@ func TestPreemption(t *testing.T) {
 // TestRestart: a scheduler that was away knows what is held from the pods' annotations.
 func TestRestart(t *testing.T) {
 	first := startScheduler(t, setup{profile: topologyProfile("{}")})
-	b := newFixture(t, first)
-	b.machine("restart", single, []string{"node0", "node1"}, 4)
-	b.pod("held", "3")
-	b.awaitPlaced("held")
+	f := newFixture(t, first)
+	f.machine("restart", single, []string{"node0", "node1"}, 4)
+	f.pod("held", "3")
+	f.awaitPlaced("held")
 
 	if err := first.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
-	b.pod("rest", "4")
+	f.pod("rest", "4")
 	startScheduler(t, setup{profile: topologyProfile("{}")})
 
-	if got, held := zones(t, b.awaitPlaced("rest")), zones(t, b.get("held")); got[:len("node0")] == held[:len("node0")] {
+	if got, held := zones(t, f.awaitPlaced("rest")), zones(t, f.get("held")); got[:len("node0")] == held[:len("node0")] {
 		t.Errorf("rest has %s and held %s, want different zones of 4", got, held)
 	}
 
-	b.pod("over", "1")
-	if got := zones(t, b.awaitPlaced("over")); got != zones(t, b.get("held"))[:len("node0")]+"=1" {
+	f.pod("over", "1")
+	if got := zones(t, f.awaitPlaced("over")); got != zones(t, f.get("held"))[:len("node0")]+"=1" {
 		t.Errorf("over has %s, want the last CPU beside held", got)
 	}
 
-	b.pod("none", "1")
-	b.awaitPending("none", "no zone has cpu=1 free")
+	f.pod("none", "1")
+	f.awaitPending("none", "no zone has cpu=1 free")
 }
 
 // TestStaleAnnotationIsReplaced verifies that an annotation which pods have before they are scheduled, as those from before the admission
 // policy, is replaced or removed.
 func TestStaleAnnotationIsReplaced(t *testing.T) {
-	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
-	b.machine("copy", single, []string{"node0", "node1"}, 4)
+	f := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
+	f.machine("copy", single, []string{"node0", "node1"}, 4)
 	stale := func(name, cpu string) {
-		b.pod(name, cpu, func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "crane.io/test"}} })
-		b.setResult(name, `[{"name":"node7","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`)
-		b.patch(name, `{"spec":{"schedulingGates":null}}`)
+		f.pod(name, cpu, func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "crane.io/test"}} })
+		f.setResult(name, `[{"name":"node7","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`)
+		f.patch(name, `{"spec":{"schedulingGates":null}}`)
 	}
 
 	stale("with-cpus", "2")
-	if got := zones(t, b.awaitPlaced("with-cpus")); got != "node0=2" {
+	if got := zones(t, f.awaitPlaced("with-cpus")); got != "node0=2" {
 		t.Errorf("with-cpus has the zones %q, want node0=2", got)
 	}
 
 	stale("without", "100m")
-	if got := zones(t, b.awaitPlaced("without")); got != "" {
+	if got := zones(t, f.awaitPlaced("without")); got != "" {
 		t.Errorf("without whole CPUs the pod has the zones %q, want none", got)
 	}
 }

@@ -85,11 +85,11 @@ func testThrottle(t *testing.T, s fixture) {
 
 // restoreLeftQuotas lowers the CPU quotas of pods, as gocrane's agent leaves them, and records that on the Node, as crane migrate does: an agent that
 // does not enforce leaves both, one that enforces restores the quotas and removes the record.
-func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods ...*corev1.Pod) {
-	cgroups := s.Cgroups(t)
+func (f fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods ...*corev1.Pod) {
+	cgroups := f.Cgroups(t)
 	for _, pod := range pods {
 		name, quota := "cpu.max", "20000 100000"
-		if s.Cgroup() == 1 {
+		if f.Cgroup() == 1 {
 			name, quota = "cpu.cfs_quota_us", "20000"
 		}
 
@@ -100,7 +100,7 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 	}
 
 	noted := func() (bool, error) {
-		n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
+		n, err := f.Client.CoreV1().Nodes().Get(t.Context(), f.Name(), metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -110,13 +110,13 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 	}
 
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, ensurancev1alpha1.AnnotationPredecessor, ensurancev1alpha1.PredecessorGocrane)
-	if _, err := s.Client.CoreV1().Nodes().Patch(t.Context(), s.Name(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := f.Client.CoreV1().Nodes().Patch(t.Context(), f.Name(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
-	idle := s.deploy(t, "--enforce=taint", "--collect-interval=250ms")
-	s.Eventually(t, "the agent names the quotas", func() error {
-		logs, err := s.Logs(t, idle.pod)
+	idle := f.deploy(t, "--enforce=taint", "--collect-interval=250ms")
+	f.Eventually(t, "the agent names the quotas", func() error {
+		logs, err := f.Logs(t, idle.pod)
 		if err == nil && !strings.Contains(logs, "CPU quotas that gocrane's agent left stay") {
 			err = fmt.Errorf("log %s", logs)
 		}
@@ -124,7 +124,7 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 		return err
 	})
 
-	if lowered := node.ChangedSettings(before, s.Settings(t)); len(lowered) != len(pods) {
+	if lowered := node.ChangedSettings(before, f.Settings(t)); len(lowered) != len(pods) {
 		t.Errorf("changed quotas are %v, want %d: without --enforce=cpu-throttle they stay", lowered, len(pods))
 	}
 	if ok, err := noted(); !ok || err != nil {
@@ -132,9 +132,9 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 	}
 
 	idle.remove(t)
-	restoring := s.deploy(t, enforceThrottle()...)
-	s.awaitAsBefore(t, before)
-	s.Eventually(t, "the Node has no record", func() error {
+	restoring := f.deploy(t, enforceThrottle()...)
+	f.awaitAsBefore(t, before)
+	f.Eventually(t, "the Node has no record", func() error {
 		if ok, err := noted(); ok || err != nil {
 			return fmt.Errorf("record %t, %v", ok, err)
 		}
@@ -143,16 +143,16 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 	})
 
 	restoring.remove(t)
-	if lowered := node.ChangedSettings(before, s.Settings(t)); len(lowered) > 0 {
+	if lowered := node.ChangedSettings(before, f.Settings(t)); len(lowered) > 0 {
 		t.Errorf("quotas are lowered again at the end of the agent: %v, want none", lowered)
 	}
 }
 
 // onlyOf checks that only settings of the pod have changed.
-func (s fixture) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string) {
+func (f fixture) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string) {
 	t.Helper()
 
-	others := slices.DeleteFunc(node.ChangedSettings(before, s.Settings(t)), func(c string) bool { return strings.Contains(c, "/pod"+string(pod.UID)+"/") })
+	others := slices.DeleteFunc(node.ChangedSettings(before, f.Settings(t)), func(c string) bool { return strings.Contains(c, "/pod"+string(pod.UID)+"/") })
 	if len(others) > 0 {
 		t.Errorf("beside %s these settings changed: %s, want none", pod.Name, strings.Join(others, "; "))
 	}

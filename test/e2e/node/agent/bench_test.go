@@ -61,11 +61,11 @@ func reactionRules(threshold int, milli int64) string {
 // hogs is the number of pods with low requests and many threads, whose weight is three times that of the server.
 const hogs = 6
 
-func (s fixture) hogs(b *testing.B, n int) (all []*corev1.Pod) {
+func (f fixture) hogs(b *testing.B, n int) (all []*corev1.Pod) {
 	b.Helper()
 
 	for i := range n {
-		all = append(all, s.hog(b, fmt.Sprintf("hog-%d", i), "4", node.Resources("50m", ""), nil))
+		all = append(all, f.hog(b, fmt.Sprintf("hog-%d", i), "4", node.Resources("50m", ""), nil))
 	}
 
 	return all
@@ -74,23 +74,23 @@ func (s fixture) hogs(b *testing.B, n int) (all []*corev1.Pod) {
 // BenchmarkReaction measures the time from switching on a hog to its first limit. The bound is threshold times interval plus a second, and
 // 2 s at threshold 1; the breach starts at any point of the interval.
 func BenchmarkReaction(b *testing.B) {
-	s := newFixture(b, node.Options{})
-	all := s.hogs(b, 1)
-	d := s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s")
+	f := newFixture(b, node.Options{})
+	all := f.hogs(b, 1)
+	d := f.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s")
 
 	// The hog's share on this machine; half of it is exceeded only after half of an interval.
-	s.turnAll(b, all, true)
-	before := s.used(b, all[0])
+	f.turnAll(b, all, true)
+	before := f.used(b, all[0])
 	begin := time.Now()
 	<-time.After(span / 2)
-	used := s.used(b, all[0]) - before
+	used := f.used(b, all[0]) - before
 	took := time.Since(begin)
-	s.turnAll(b, all, false)
+	f.turnAll(b, all, false)
 
 	value := (used * 500 / took).Nanoseconds()
 	for _, threshold := range []int{1, 2} {
 		b.Run(fmt.Sprintf("threshold-%d", threshold), func(b *testing.B) {
-			s.apply(b, reactionRules(threshold, value))
+			f.apply(b, reactionRules(threshold, value))
 			d.awaitRule(b, "latency/busy")
 
 			for b.Loop() {
@@ -98,9 +98,9 @@ func BenchmarkReaction(b *testing.B) {
 				for i := range breaches {
 					// Each breach starts at another point of the interval.
 					<-time.After(time.Until(time.Now().Truncate(time.Second).Add(time.Second * time.Duration(breaches+i) / breaches)))
-					took = append(took, s.breach(b, all))
-					s.turnAll(b, all, false)
-					s.awaitNoLimit(b, all)
+					took = append(took, f.breach(b, all))
+					f.turnAll(b, all, false)
+					f.awaitNoLimit(b, all)
 				}
 
 				b.Logf("above %dm, threshold %d: %v", value, threshold, took)
@@ -113,35 +113,35 @@ func BenchmarkReaction(b *testing.B) {
 // BenchmarkVictim measures a server's latency alone, beside hogs, and beside hogs with rules from 10 s after their start, and the reaction
 // time of the agent.
 func BenchmarkVictim(b *testing.B) {
-	s := newFixture(b, node.Options{})
-	all := s.hogs(b, hogs)
+	f := newFixture(b, node.Options{})
+	all := f.hogs(b, hogs)
 
-	server := s.Run(b, s.Pod("server", "latency-server", []string{"-work", work.String()}, node.Resources("100m", ""), nil))
-	client := s.Run(b, s.Pod("client", "cgroups", []string{"stay"}, node.Resources("100m", ""), nil))
-	d := s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s")
+	server := f.Run(b, f.Pod("server", "latency-server", []string{"-work", work.String()}, node.Resources("100m", ""), nil))
+	client := f.Run(b, f.Pod("client", "cgroups", []string{"stay"}, node.Resources("100m", ""), nil))
+	d := f.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s")
 	for b.Loop() {
 		var alone, beside, with, reactions []time.Duration
 		for range victimRounds {
-			alone = append(alone, s.p99(b, client, server))
-			s.turnAll(b, all, true)
-			beside = append(beside, s.p99(b, client, server))
-			s.turnAll(b, all, false)
+			alone = append(alone, f.p99(b, client, server))
+			f.turnAll(b, all, true)
+			beside = append(beside, f.p99(b, client, server))
+			f.turnAll(b, all, false)
 
-			remove := s.put(b, latencyRules)
+			remove := f.put(b, latencyRules)
 			d.awaitRule(b, "latency/busy")
 			<-time.After(settles / 5) // Measurements from before are not part of the breach.
 
-			if s.limited(b, all) {
+			if f.limited(b, all) {
 				b.Log("NOT A QUIET MACHINE: the rule fires before the hogs begin")
 			}
 
 			begin := time.Now()
-			reactions = append(reactions, s.breach(b, all))
+			reactions = append(reactions, f.breach(b, all))
 			<-time.After(time.Until(begin.Add(settles)))
-			with = append(with, s.p99(b, client, server))
-			s.turnAll(b, all, false)
+			with = append(with, f.p99(b, client, server))
+			f.turnAll(b, all, false)
 			remove()
-			s.awaitNoLimit(b, all)
+			f.awaitNoLimit(b, all)
 		}
 
 		b.Logf("alone %v, beside hogs %v, with rules %v, to act %v", alone, beside, with, reactions)
@@ -174,19 +174,19 @@ func reportAll(b *testing.B, all []time.Duration, name string, unit time.Duratio
 }
 
 // turnAll switches hogs on or off.
-func (s fixture) turnAll(t testing.TB, hogs []*corev1.Pod, on bool) {
+func (f fixture) turnAll(t testing.TB, hogs []*corev1.Pod, on bool) {
 	t.Helper()
 
 	for _, hog := range hogs {
-		s.turn(t, hog, on)
+		f.turn(t, hog, on)
 	}
 }
 
 // p99 measures the 99th percentile of a server's latency.
-func (s fixture) p99(t testing.TB, client, server *corev1.Pod) time.Duration {
+func (f fixture) p99(t testing.TB, client, server *corev1.Pod) time.Duration {
 	t.Helper()
 
-	out, err := s.Exec(t, client, "/nodekit", "latency-client", "-target", server.Status.PodIP+":8080", "-rate", "100", "-period", span.String(), "-reports", "1")
+	out, err := f.Exec(t, client, "/nodekit", "latency-client", "-target", server.Status.PodIP+":8080", "-rate", "100", "-period", span.String(), "-reports", "1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,14 +204,14 @@ func (s fixture) p99(t testing.TB, client, server *corev1.Pod) time.Duration {
 }
 
 // used returns the CPU time of a pod's container on cgroup v1.
-func (s fixture) used(t testing.TB, pod *corev1.Pod) time.Duration {
+func (f fixture) used(t testing.TB, pod *corev1.Pod) time.Duration {
 	t.Helper()
 
-	if s.Cgroup() != 1 {
-		t.Skipf("files of cgroup v1 are looked at, the node has v%d", s.Cgroup())
+	if f.Cgroup() != 1 {
+		t.Skipf("files of cgroup v1 are looked at, the node has v%d", f.Cgroup())
 	}
 
-	content, err := os.ReadFile(s.file("cpuacct", "cpuacct.usage", pod))
+	content, err := os.ReadFile(f.file("cpuacct", "cpuacct.usage", pod))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,15 +225,15 @@ func (s fixture) used(t testing.TB, pod *corev1.Pod) time.Duration {
 }
 
 // limited reports whether one of the pods has a quota on cgroup v1.
-func (s fixture) limited(t testing.TB, pods []*corev1.Pod) bool {
+func (f fixture) limited(t testing.TB, pods []*corev1.Pod) bool {
 	t.Helper()
 
-	if s.Cgroup() != 1 {
-		t.Skipf("files of cgroup v1 are looked at, the node has v%d", s.Cgroup())
+	if f.Cgroup() != 1 {
+		t.Skipf("files of cgroup v1 are looked at, the node has v%d", f.Cgroup())
 	}
 
 	for _, pod := range pods {
-		content, err := os.ReadFile(s.file("cpu", "cpu.cfs_quota_us", pod))
+		content, err := os.ReadFile(f.file("cpu", "cpu.cfs_quota_us", pod))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,14 +248,14 @@ func (s fixture) limited(t testing.TB, pods []*corev1.Pod) bool {
 
 // breach switches hogs on and returns the time until the first has a limit. Switches are files written from outside, so that no process
 // starts in the pods; a hog polls its own every 50 ms.
-func (s fixture) breach(t testing.TB, hogs []*corev1.Pod) time.Duration {
+func (f fixture) breach(t testing.TB, hogs []*corev1.Pod) time.Duration {
 	t.Helper()
 
 	const bound = 30 * time.Second
 	begin := time.Now()
-	s.turnAll(t, hogs, true)
+	f.turnAll(t, hogs, true)
 
-	for !s.limited(t, hogs) {
+	for !f.limited(t, hogs) {
 		if time.Since(begin) > bound {
 			t.Fatalf("no limit within %s, want the hogs throttled", bound)
 		}
@@ -267,11 +267,11 @@ func (s fixture) breach(t testing.TB, hogs []*corev1.Pod) time.Duration {
 }
 
 // awaitNoLimit waits until no pod has a limit.
-func (s fixture) awaitNoLimit(t testing.TB, pods []*corev1.Pod) {
+func (f fixture) awaitNoLimit(t testing.TB, pods []*corev1.Pod) {
 	t.Helper()
 
-	s.Eventually(t, "nobody has a limit", func() error {
-		if s.limited(t, pods) {
+	f.Eventually(t, "nobody has a limit", func() error {
+		if f.limited(t, pods) {
 			return errors.New("one has")
 		}
 

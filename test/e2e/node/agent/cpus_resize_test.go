@@ -18,16 +18,16 @@ import (
 // TestCPUsGrowInPlace checks on cgroup v2 that an in-place resize changes the exclusive CPUs of a container within its zone, and that all
 // run everywhere without the agent.
 func TestCPUsGrowInPlace(t *testing.T) {
-	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, CPUs: 4, NUMAZones: 2})
-	other := s.Run(t, s.Pod("other", "pause", nil, nil, nil))
-	d := s.deploy(t, append(cpuManager(), "--collect-interval=5s")...)
-	pod := s.Run(t, s.pinned("pinned", "1"))
-	cgroups := s.Cgroups(t)
+	f := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, CPUs: 4, NUMAZones: 2})
+	other := f.Run(t, f.Pod("other", "pause", nil, nil, nil))
+	d := f.deploy(t, append(cpuManager(), "--collect-interval=5s")...)
+	pod := f.Run(t, f.pinned("pinned", "1"))
+	cgroups := f.Cgroups(t)
 
 	run := func(own, rest string) {
 		t.Helper()
 
-		s.Eventually(t, fmt.Sprintf("the pod runs on %s and the other on %s", own, rest), func() error {
+		f.Eventually(t, fmt.Sprintf("the pod runs on %s and the other on %s", own, rest), func() error {
 			mine, err := cgroups.ContainerLimits(t, pod)
 			if err != nil {
 				return err
@@ -43,21 +43,21 @@ func TestCPUsGrowInPlace(t *testing.T) {
 	}
 
 	run("0", "1-3")
-	s.resizeCPU(t, pod, "2")
+	f.resizeCPU(t, pod, "2")
 	run("0-1", "2-3")
-	s.resizeCPU(t, pod, "1")
+	f.resizeCPU(t, pod, "1")
 	run("0", "1-3")
 	d.remove(t)
 	run("0-3", "0-3")
 }
 
-func (s fixture) resizeCPU(t testing.TB, pod *corev1.Pod, cpus string) {
+func (f fixture) resizeCPU(t testing.TB, pod *corev1.Pod, cpus string) {
 	t.Helper()
-	s.resize(t, pod, corev1.ResourceRequirements{Requests: node.Resources(cpus, ""), Limits: node.Resources(cpus, "")})
+	f.resize(t, pod, corev1.ResourceRequirements{Requests: node.Resources(cpus, ""), Limits: node.Resources(cpus, "")})
 }
 
 // resize resizes a pod's container in place.
-func (s fixture) resize(t testing.TB, pod *corev1.Pod, to corev1.ResourceRequirements) {
+func (f fixture) resize(t testing.TB, pod *corev1.Pod, to corev1.ResourceRequirements) {
 	t.Helper()
 
 	body, err := json.Marshal(to)
@@ -66,7 +66,7 @@ func (s fixture) resize(t testing.TB, pod *corev1.Pod, to corev1.ResourceRequire
 	}
 
 	body = fmt.Appendf(nil, `{"spec":{"containers":[{"name":%q,"resources":%s}]}}`, pod.Spec.Containers[0].Name, body)
-	if _, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "resize"); err != nil {
+	if _, err := f.Client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "resize"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -25,7 +25,7 @@ import (
 
 // narrow checks that the agent's permissions cover the kubelet's configuration and nothing else of its API, directly or through the API
 // server.
-func (s fixture) narrow(t testing.TB) {
+func (f fixture) narrow(t testing.TB) {
 	t.Helper()
 
 	config, err := node.Open(t).Control().ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", command))
@@ -38,7 +38,7 @@ func (s fixture) narrow(t testing.TB) {
 		t.Fatal(err)
 	}
 
-	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
+	n, err := f.Client.CoreV1().Nodes().Get(t.Context(), f.Name(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func (s fixture) narrow(t testing.TB) {
 	kubelet := fmt.Sprintf("https://%s:%d", n.Status.Addresses[0].Address, n.Status.DaemonEndpoints.KubeletEndpoint.Port)
 	for url, want := range map[string]int{
 		kubelet + "/configz": http.StatusOK, kubelet + "/pods": http.StatusForbidden, kubelet + "/metrics": http.StatusForbidden,
-		config.Host + "/api/v1/nodes/" + s.Name() + "/proxy/configz": http.StatusForbidden,
+		config.Host + "/api/v1/nodes/" + f.Name() + "/proxy/configz": http.StatusForbidden,
 	} {
 		reply, err := client.Get(url)
 		if err != nil {
@@ -67,20 +67,20 @@ func TestTheKubeletAssigns(t *testing.T) {
 		t.Skip("one CPU cannot be had alone")
 	}
 
-	s := newFixture(t, node.Options{CPUManagerPolicy: realnode.CPUManagerStatic, ReservedCPUs: "0"})
-	set := s.daemonSet(t, cpuManager()...)
+	f := newFixture(t, node.Options{CPUManagerPolicy: realnode.CPUManagerStatic, ReservedCPUs: "0"})
+	set := f.daemonSet(t, cpuManager()...)
 
 	// The pod needs all remaining CPU.
 	delete(set.Spec.Template.Spec.Containers[0].Resources.Requests, corev1.ResourceCPU)
-	d := s.deploySet(t, set)
+	d := f.deploySet(t, set)
 
-	s.Eventually(t, "the agent stands aside", func() error {
-		nrt, err := s.topology(t)
+	f.Eventually(t, "the agent stands aside", func() error {
+		nrt, err := f.topology(t)
 		if err != nil {
 			return err
 		}
 
-		log, err := s.Logs(t, d.pod)
+		log, err := f.Logs(t, d.pod)
 		if err == nil && !strings.Contains(log, "assigning no CPUs: the kubelet assigns CPUs itself (policy static, by the kubelet (/configz))") {
 			err = errors.New("the agent does not say so")
 		}
@@ -91,8 +91,8 @@ func TestTheKubeletAssigns(t *testing.T) {
 		return err
 	})
 
-	s.Eventually(t, "a look asks the kubelet as well", func() error {
-		out, err := s.Exec(t, d.pod, assets.CommandPath, "--dry-run", "--once", "--host-root=/host")
+	f.Eventually(t, "a look asks the kubelet as well", func() error {
+		out, err := f.Exec(t, d.pod, assets.CommandPath, "--dry-run", "--once", "--host-root=/host")
 		if err == nil && !strings.Contains(out, "Usable is the part the kubelet leaves to pods, according to the kubelet (/configz); reserved CPUs: 0") {
 			err = errors.New(out)
 		}
@@ -100,12 +100,12 @@ func TestTheKubeletAssigns(t *testing.T) {
 		return err
 	})
 
-	s.narrow(t)
-	pod := s.Run(t, s.pinned("pinned", "1"))
+	f.narrow(t)
+	pod := f.Run(t, f.pinned("pinned", "1"))
 
 	// Not exclusively: a kubelet lets sandboxes run everywhere.
-	cgroups := s.Cgroups(t)
-	s.Eventually(t, "the kubelet has given it a CPU", func() error {
+	cgroups := f.Cgroups(t)
+	f.Eventually(t, "the kubelet has given it a CPU", func() error {
 		limits, err := cgroups.ContainerLimits(t, pod)
 		if set, invalid := numa.ParseCPUSet(limits.CPUs); err == nil && (invalid != nil || set.Len() != 1) {
 			err = fmt.Errorf("it runs on %q", limits.CPUs)
@@ -114,7 +114,7 @@ func TestTheKubeletAssigns(t *testing.T) {
 		return err
 	})
 
-	before := s.Settings(t)
+	before := f.Settings(t)
 	d.remove(t)
-	s.awaitAsBefore(t, before)
+	f.awaitAsBefore(t, before)
 }

@@ -28,14 +28,14 @@ func cpuManager() []string {
 }
 
 // pinned returns a pod with the given CPUs of zone node0, as placed by the scheduler.
-func (s fixture) pinned(name, cpus string) *corev1.Pod {
-	return s.pinnedTo(name, "node0", cpus, "cpu-hog", "-threads", "1")
+func (f fixture) pinned(name, cpus string) *corev1.Pod {
+	return f.pinnedTo(name, "node0", cpus, "cpu-hog", "-threads", "1")
 }
 
 // pinnedTo is pinned for any zone and program.
-func (s fixture) pinnedTo(name, zone, cpus, program string, args ...string) *corev1.Pod {
+func (f fixture) pinnedTo(name, zone, cpus, program string, args ...string) *corev1.Pod {
 	list := node.Resources(cpus, "64Mi")
-	pod := s.Pod(name, program, args, list, list)
+	pod := f.Pod(name, program, args, list, list)
 	pod.Annotations = map[string]string{
 		topologyv1alpha1.AnnotationPodTopologyResult: fmt.Sprintf(`[{"name":%q,"type":"Node","resources":{"capacity":{"cpu":%q}}}]`, zone, cpus),
 	}
@@ -44,11 +44,11 @@ func (s fixture) pinnedTo(name, zone, cpus, program string, args ...string) *cor
 }
 
 // cpusets returns the CPUs of every container of a node in namespaces, without the pods' own cgroups, by path.
-func (s fixture) cpusets(t testing.TB) map[string]numa.CPUSet {
+func (f fixture) cpusets(t testing.TB) map[string]numa.CPUSet {
 	t.Helper()
 
 	out := map[string]numa.CPUSet{}
-	for file, value := range s.Settings(t) {
+	for file, value := range f.Settings(t) {
 		if path.Base(file) != "cpuset.cpus" || strings.HasPrefix(path.Base(path.Dir(file)), "pod") {
 			continue
 		}
@@ -65,12 +65,12 @@ func (s fixture) cpusets(t testing.TB) map[string]numa.CPUSet {
 }
 
 // awaitAlone waits until a container has the given number of CPUs that no other container has, and returns them.
-func (s fixture) awaitAlone(t testing.TB, pod *corev1.Pod, n int) (own numa.CPUSet) {
+func (f fixture) awaitAlone(t testing.TB, pod *corev1.Pod, n int) (own numa.CPUSet) {
 	t.Helper()
 
-	s.Eventually(t, fmt.Sprintf("%s has %d CPUs alone", pod.Name, n), func() error {
+	f.Eventually(t, fmt.Sprintf("%s has %d CPUs alone", pod.Name, n), func() error {
 		own = numa.CPUSet{}
-		sets := s.cpusets(t)
+		sets := f.cpusets(t)
 		for group, cpus := range sets {
 			if strings.HasSuffix(group, node.Group(pod)) {
 				own = cpus
@@ -100,59 +100,59 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 		t.Skip("one CPU cannot be had alone")
 	}
 
-	s := newFixture(t, node.Options{Restart: true})
-	bystander := s.bystander(t)
-	before := s.Settings(t)
-	d := s.deploy(t, cpuManager()...)
-	s.awaitTopology(t)
+	f := newFixture(t, node.Options{Restart: true})
+	bystander := f.bystander(t)
+	before := f.Settings(t)
+	d := f.deploy(t, cpuManager()...)
+	f.awaitTopology(t)
 
-	pod := s.Run(t, s.pinned("pinned", "1"))
-	own := s.awaitAlone(t, pod, 1)
+	pod := f.Run(t, f.pinned("pinned", "1"))
+	own := f.awaitAlone(t, pod, 1)
 	t.Run("after-a-resize", func(t *testing.T) {
-		s.resizeMemory(t, pod, "96Mi")
-		if now := s.awaitAlone(t, pod, 1); now != own {
+		f.resizeMemory(t, pod, "96Mi")
+		if now := f.awaitAlone(t, pod, 1); now != own {
 			t.Errorf("after a resize it runs on %s, want %s as before", now, own)
 		}
 	})
 
 	t.Run("after-somebody-else-moved-another", func(t *testing.T) {
 		// As a container runtime does during a resize.
-		everywhere := fmt.Appendf(nil, "0-%d", s.cpus(t)-1)
-		if err := os.WriteFile(s.file("cpuset", "cpuset.cpus", bystander), everywhere, 0); err != nil {
+		everywhere := fmt.Appendf(nil, "0-%d", f.cpus(t)-1)
+		if err := os.WriteFile(f.file("cpuset", "cpuset.cpus", bystander), everywhere, 0); err != nil {
 			t.Fatal(err)
 		}
 
-		if now := s.awaitAlone(t, pod, 1); now != own {
+		if now := f.awaitAlone(t, pod, 1); now != own {
 			t.Errorf("it runs on %s, want %s as before", now, own)
 		}
 	})
 
 	t.Run("after-a-restart-of-the-kubelet", func(t *testing.T) {
-		if err := s.Kill("kubelet"); err != nil {
+		if err := f.Kill("kubelet"); err != nil {
 			t.Fatal(err)
 		}
 
 		// Only a working kubelet can start it; its container was not moved yet.
-		late := s.Run(t, s.Pod("late", "pause", nil, nil, nil))
+		late := f.Run(t, f.Pod("late", "pause", nil, nil, nil))
 
-		if now := s.awaitAlone(t, pod, 1); now != own {
+		if now := f.awaitAlone(t, pod, 1); now != own {
 			t.Errorf("after the start of another pod it runs on %s, want %s as before", now, own)
 		}
-		s.Delete(t, late)
+		f.Delete(t, late)
 	})
 
 	t.Run("handed-back-with-the-pod", func(t *testing.T) {
-		s.Delete(t, pod)
-		s.awaitAsBefore(t, before)
+		f.Delete(t, pod)
+		f.awaitAsBefore(t, before)
 	})
 	t.Run("undone-with-the-agent", func(t *testing.T) {
-		again := s.Run(t, s.pinned("again", "1"))
-		s.awaitAlone(t, again, 1)
+		again := f.Run(t, f.pinned("again", "1"))
+		f.awaitAlone(t, again, 1)
 		d.remove(t)
-		s.awaitAsBefore(t, before)
+		f.awaitAsBefore(t, before)
 
-		for group, cpus := range s.cpusets(t) {
-			if cpus.Len() != s.cpus(t) {
+		for group, cpus := range f.cpusets(t) {
+			if cpus.Len() != f.cpus(t) {
 				t.Errorf("%s still runs on %s, want all CPUs", group, cpus)
 			}
 		}
@@ -160,10 +160,10 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 }
 
 // cpus returns the number of CPUs of the node.
-func (s fixture) cpus(t testing.TB) int {
+func (f fixture) cpus(t testing.TB) int {
 	t.Helper()
 
-	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
+	n, err := f.Client.CoreV1().Nodes().Get(t.Context(), f.Name(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,11 +172,11 @@ func (s fixture) cpus(t testing.TB) int {
 }
 
 // awaitTopology waits for the node's NodeResourceTopology.
-func (s fixture) awaitTopology(t testing.TB) {
+func (f fixture) awaitTopology(t testing.TB) {
 	t.Helper()
 
-	s.Eventually(t, "the NodeResourceTopology", func() error {
-		nrt, err := s.topology(t)
+	f.Eventually(t, "the NodeResourceTopology", func() error {
+		nrt, err := f.topology(t)
 		if err == nil && nrt.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyStatic {
 			err = fmt.Errorf("%+v", nrt)
 		}
@@ -186,10 +186,10 @@ func (s fixture) awaitTopology(t testing.TB) {
 }
 
 // topology returns the node's NodeResourceTopology.
-func (s fixture) topology(t testing.TB) (*topologyv1alpha1.NodeResourceTopology, error) {
+func (f fixture) topology(t testing.TB) (*topologyv1alpha1.NodeResourceTopology, error) {
 	t.Helper()
 
-	raw, err := s.Client.CoreV1().RESTClient().Get().AbsPath("/apis/topology.crane.io/v1alpha1/noderesourcetopologies/" + s.Name()).DoRaw(t.Context())
+	raw, err := f.Client.CoreV1().RESTClient().Get().AbsPath("/apis/topology.crane.io/v1alpha1/noderesourcetopologies/" + f.Name()).DoRaw(t.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -198,11 +198,11 @@ func (s fixture) topology(t testing.TB) (*topologyv1alpha1.NodeResourceTopology,
 	return nrt, json.Unmarshal(raw, nrt)
 }
 
-func (s fixture) resizeMemory(t testing.TB, pod *corev1.Pod, memory string) {
+func (f fixture) resizeMemory(t testing.TB, pod *corev1.Pod, memory string) {
 	t.Helper()
 
-	s.resize(t, pod, corev1.ResourceRequirements{Requests: node.Resources("", memory), Limits: node.Resources("", memory)})
-	s.Await(t, pod, "has "+memory, func(p *corev1.Pod) bool {
+	f.resize(t, pod, corev1.ResourceRequirements{Requests: node.Resources("", memory), Limits: node.Resources("", memory)})
+	f.Await(t, pod, "has "+memory, func(p *corev1.Pod) bool {
 		status := p.Status.ContainerStatuses
 		return len(status) == 1 && status[0].Resources != nil && status[0].Resources.Limits.Memory().String() == memory
 	})

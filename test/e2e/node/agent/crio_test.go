@@ -16,9 +16,9 @@ import (
 
 // TestCRIO checks that the agent observes, throttles and restores pods of CRI-O, which names cgroups differently.
 func TestCRIO(t *testing.T) {
-	s := newFixture(t, node.Options{Restart: true, Runtime: realnode.CRIO})
-	t.Run("sees", func(t *testing.T) { testLook(t, s) })
-	t.Run("throttles", func(t *testing.T) { testThrottle(t, s) })
+	f := newFixture(t, node.Options{Restart: true, Runtime: realnode.CRIO})
+	t.Run("sees", func(t *testing.T) { testLook(t, f) })
+	t.Run("throttles", func(t *testing.T) { testThrottle(t, f) })
 }
 
 // testLook checks that --once changes nothing, names and measures pods and reports the container it would throttle.

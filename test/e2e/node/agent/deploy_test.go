@@ -66,7 +66,7 @@ func newMachineFixture(t *testing.T, o node.Options) fixture {
 
 // daemonSet returns the DaemonSet of config/crane-agent with the node's image, on this node only, with flags that replace those for
 // actions.
-func (s fixture) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
+func (f fixture) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
 	t.Helper()
 
 	objects, err := manifest.ReadDir(config.Manifests, command)
@@ -90,7 +90,7 @@ func (s fixture) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
 	}
 
 	pod := &set.Spec.Template.Spec
-	pod.NodeSelector = map[string]string{corev1.LabelHostname: s.Name()}
+	pod.NodeSelector = map[string]string{corev1.LabelHostname: f.Name()}
 	c := &pod.Containers[0]
 	c.Image = node.Image(command)
 	c.ImagePullPolicy = corev1.PullNever
@@ -100,7 +100,7 @@ func (s fixture) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
 	c.Args = slices.DeleteFunc(c.Args, func(a string) bool {
 		name, _, _ := strings.Cut(a, "=")
 		// Rules of these tests fire below the water marks.
-		return name == "--dry-run" || name == "--policy-config-path" || slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, name+"=") })
+		return name == "--dry-run" || name == "--policy-config-path" || slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, name+"=") })
 	})
 
 	c.Args = append(c.Args, flags...)
@@ -115,17 +115,17 @@ type deployment struct {
 }
 
 // deploy runs the agent for the duration of the test and returns when it is Ready.
-func (s fixture) deploy(t testing.TB, flags ...string) *deployment {
+func (f fixture) deploy(t testing.TB, flags ...string) *deployment {
 	t.Helper()
-	return s.deploySet(t, s.daemonSet(t, flags...))
+	return f.deploySet(t, f.daemonSet(t, flags...))
 }
 
 // deploySet is deploy for a modified DaemonSet.
-func (s fixture) deploySet(t testing.TB, set *appsv1.DaemonSet) *deployment {
+func (f fixture) deploySet(t testing.TB, set *appsv1.DaemonSet) *deployment {
 	t.Helper()
 
-	d := &deployment{fixture: s, set: set}
-	set, err := s.Client.AppsV1().DaemonSets(d.set.Namespace).Create(t.Context(), d.set, metav1.CreateOptions{})
+	d := &deployment{fixture: f, set: set}
+	set, err := f.Client.AppsV1().DaemonSets(d.set.Namespace).Create(t.Context(), d.set, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("create DaemonSet: %v", err)
 	}
@@ -133,14 +133,14 @@ func (s fixture) deploySet(t testing.TB, set *appsv1.DaemonSet) *deployment {
 	d.set = set
 	t.Cleanup(func() {
 		if t.Failed() && d.pod != nil {
-			logs, err := s.Logs(t, d.pod)
+			logs, err := f.Logs(t, d.pod)
 			t.Logf("--- %s: %v\n%s", d.pod.Name, err, logs)
 		}
 
 		d.remove(t)
 	})
 
-	s.Eventually(t, "agent", func() error { return d.find(t) })
+	f.Eventually(t, "agent", func() error { return d.find(t) })
 	return d
 }
 
@@ -201,13 +201,13 @@ func (d *deployment) remove(t testing.TB) {
 }
 
 // apply applies objects for the duration of the test.
-func (s fixture) apply(t testing.TB, text string) {
+func (f fixture) apply(t testing.TB, text string) {
 	t.Helper()
-	t.Cleanup(s.put(t, text))
+	t.Cleanup(f.put(t, text))
 }
 
 // put applies objects and returns the function that deletes them.
-func (s fixture) put(t testing.TB, text string) (remove func()) {
+func (f fixture) put(t testing.TB, text string) (remove func()) {
 	t.Helper()
 
 	objects, err := manifest.ParseString(text)
@@ -215,7 +215,7 @@ func (s fixture) put(t testing.TB, text string) (remove func()) {
 		t.Fatal(err)
 	}
 
-	applier, err := manifest.NewApplier(s.Config, manager)
+	applier, err := manifest.NewApplier(f.Config, manager)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func (s fixture) put(t testing.TB, text string) (remove func()) {
 
 	return func() {
 		for _, o := range objects {
-			if err := s.client.Delete(context.WithoutCancel(t.Context()), o); client.IgnoreNotFound(err) != nil {
+			if err := f.client.Delete(context.WithoutCancel(t.Context()), o); client.IgnoreNotFound(err) != nil {
 				t.Errorf("delete %s %s: %v", o.GetKind(), o.GetName(), err)
 			}
 		}

@@ -25,26 +25,26 @@ import (
 const elasticMemory = "64Mi"
 
 // elastic returns a pod on elastic resources, to be placed on this node by the scheduler.
-func (s fixture) elastic(name string) *corev1.Pod {
+func (f fixture) elastic(name string) *corev1.Pod {
 	ask := corev1.ResourceList{
 		ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("1"), ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse(elasticMemory),
 	}
-	pod := s.Pod(name, "pause", nil, ask, ask)
+	pod := f.Pod(name, "pause", nil, ask, ask)
 	pod.Labels = batch()
 	pod.Spec.NodeName = ""
-	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: s.Name()}
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: f.Name()}
 
 	return pod
 }
 
 // awaitElasticLimits waits until the elastic pod and its container, which get no limits from the kubelet, have their requested quota,
 // memory and the weight of a core.
-func (s fixture) awaitElasticLimits(t testing.TB, pod *corev1.Pod) {
+func (f fixture) awaitElasticLimits(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 
-	cgroups := s.Cgroups(t)
+	cgroups := f.Cgroups(t)
 	memory := resource.MustParse(elasticMemory)
-	s.Eventually(t, "the limits that "+pod.Name+" asks for", func() error {
+	f.Eventually(t, "the limits that "+pod.Name+" asks for", func() error {
 		ofPod, err := cgroups.PodLimits(t, pod)
 		if err != nil {
 			return err
@@ -61,10 +61,10 @@ func (s fixture) awaitElasticLimits(t testing.TB, pod *corev1.Pod) {
 			}
 		}
 
-		container := filepath.Dir(s.file("cpu", "cpu.shares", pod))
+		container := filepath.Dir(f.file("cpu", "cpu.shares", pod))
 		for _, dir := range []string{container, filepath.Dir(container)} {
 			name, want := "cpu.shares", "1024"
-			if s.Cgroup() == 2 {
+			if f.Cgroup() == 2 {
 				name, want = "cpu.weight", "39"
 			}
 
@@ -78,10 +78,10 @@ func (s fixture) awaitElasticLimits(t testing.TB, pod *corev1.Pod) {
 }
 
 // awaitSame checks that the pod is still the started one.
-func (s fixture) awaitSame(t testing.TB, pod *corev1.Pod) {
+func (f fixture) awaitSame(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 
-	now := s.Await(t, pod, "is there", func(*corev1.Pod) bool { return true })
+	now := f.Await(t, pod, "is there", func(*corev1.Pod) bool { return true })
 	if now.UID != pod.UID || now.DeletionTimestamp != nil || now.Status.Phase != corev1.PodRunning || len(now.Status.ContainerStatuses) != 1 ||
 		now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
 		t.Errorf("%s has the status %+v, want it running in the same container", pod.Name, now.Status)
@@ -89,15 +89,15 @@ func (s fixture) awaitSame(t testing.TB, pod *corev1.Pod) {
 }
 
 // restartKubelet kills the kubelet and returns when the next one works.
-func (s fixture) restartKubelet(t testing.TB, after string) {
+func (f fixture) restartKubelet(t testing.TB, after string) {
 	t.Helper()
 
-	if err := s.Kill("kubelet"); err != nil {
+	if err := f.Kill("kubelet"); err != nil {
 		t.Fatal(err)
 	}
 
 	// Only a working kubelet can start it.
-	s.Delete(t, s.Run(t, s.Pod(after, "pause", nil, nil, nil)))
+	f.Delete(t, f.Run(t, f.Pod(after, "pause", nil, nil, nil)))
 }
 
 // holds reports whether a node advertises at least the requests of the elastic pod.
@@ -110,19 +110,19 @@ func holds(o offered) bool {
 // resources reset by a kubelet are soon restored, and that a stopped agent leaves the requests of pods advertised and the next one
 // continues.
 func TestElasticAcrossRestarts(t *testing.T) {
-	s := newFixture(t, node.Options{Restart: true})
-	s.bystander(t)
-	s.leaveBehind(t, elasticMemory)
-	pod := s.Run(t, s.elastic("elastic"))
-	before := s.Settings(t)
-	tr := s.record(t)
-	d := s.deploy(t, "--enforce=node-resource,pod-resource", "--collect-interval=250ms")
-	s.awaitOffer(t, tr, "an offer", func(o offered) bool { return !o.account.Ended && holds(o) })
-	s.awaitElasticLimits(t, pod)
-	s.onlyOf(t, pod, before)
+	f := newFixture(t, node.Options{Restart: true})
+	f.bystander(t)
+	f.leaveBehind(t, elasticMemory)
+	pod := f.Run(t, f.elastic("elastic"))
+	before := f.Settings(t)
+	tr := f.record(t)
+	d := f.deploy(t, "--enforce=node-resource,pod-resource", "--collect-interval=250ms")
+	f.awaitOffer(t, tr, "an offer", func(o offered) bool { return !o.account.Ended && holds(o) })
+	f.awaitElasticLimits(t, pod)
+	f.onlyOf(t, pod, before)
 
 	seen := tr.len()
-	s.restartKubelet(t, "after-kubelet")
+	f.restartKubelet(t, "after-kubelet")
 
 	for _, o := range tr.since(seen) {
 		if !holds(o) {
@@ -130,12 +130,12 @@ func TestElasticAcrossRestarts(t *testing.T) {
 		}
 	}
 
-	s.awaitSame(t, pod)
-	s.awaitElasticLimits(t, pod)
+	f.awaitSame(t, pod)
+	f.awaitElasticLimits(t, pod)
 
 	seen = tr.len()
-	s.showNothing(t)
-	s.Eventually(t, "the node shows nothing", func() error {
+	f.showNothing(t)
+	f.Eventually(t, "the node shows nothing", func() error {
 		if states := tr.since(seen); !slices.ContainsFunc(states, func(o offered) bool { return o.cpu.allocatable == 0 && o.memory.allocatable == 0 }) {
 			return fmt.Errorf("%d states", len(states))
 		}
@@ -144,26 +144,26 @@ func TestElasticAcrossRestarts(t *testing.T) {
 	})
 
 	begin := time.Now()
-	s.awaitOffer(t, tr, "what pods hold is back", holds)
+	f.awaitOffer(t, tr, "what pods hold is back", holds)
 	t.Logf("back after %s", time.Since(begin))
-	s.restartKubelet(t, "after-nothing")
+	f.restartKubelet(t, "after-nothing")
 
 	d.remove(t)
-	left := s.awaitOffer(t, tr, "the agent has ended", func(o offered) bool { return o.account.Ended })
+	left := f.awaitOffer(t, tr, "the agent has ended", func(o offered) bool { return o.account.Ended })
 	if !holds(left) || left.cpu.allocatable != 1000 {
 		t.Errorf("an agent that ends leaves %+v, want the offer as it was", left)
 	}
 
-	s.awaitAsBefore(t, before)
-	s.restartKubelet(t, "without-an-agent")
-	s.awaitSame(t, pod)
-	s.deploy(t, "--enforce=node-resource", "--collect-interval=250ms")
+	f.awaitAsBefore(t, before)
+	f.restartKubelet(t, "without-an-agent")
+	f.awaitSame(t, pod)
+	f.deploy(t, "--enforce=node-resource", "--collect-interval=250ms")
 
-	next := s.awaitOffer(t, tr, "the next agent", func(o offered) bool { return !o.account.Ended && o.memory.terms.Problem == "" })
+	next := f.awaitOffer(t, tr, "the next agent", func(o offered) bool { return !o.account.Ended && o.memory.terms.Problem == "" })
 	if want := min(next.memory.amount(left.memory.terms.Was), next.memory.amount(next.memory.terms.Offer)) - next.memory.material(); next.memory.allocatable < want {
 		t.Errorf("the next agent offers %+v after %+v, want at least %d", next.memory, left.memory, want)
 	}
 
 	// A kubelet that rejects a pod needs time to end it.
-	s.awaitSame(t, pod)
+	f.awaitSame(t, pod)
 }

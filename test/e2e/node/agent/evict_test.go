@@ -51,30 +51,30 @@ value: -100
 // TestEvict checks that only a growing pod is evicted, with the action's grace period, and that new pods are kept away until the end of
 // the cool-down.
 func TestEvict(t *testing.T) {
-	s := newFixture(t, node.Options{})
-	s.apply(t, evictRules)
-	bystander := s.bystander(t)
+	f := newFixture(t, node.Options{})
+	f.apply(t, evictRules)
+	bystander := f.bystander(t)
 
 	var batchPods []*corev1.Pod
 	for _, p := range []struct{ name, class, mib string }{{"grows", "least", "160"}, {"keeps", "", "24"}} {
-		pod := s.Pod(p.name, "memory-hog", []string{"-mib", p.mib, "-after", signal}, node.Resources("10m", "32Mi"), nil)
+		pod := f.Pod(p.name, "memory-hog", []string{"-mib", p.mib, "-after", signal}, node.Resources("10m", "32Mi"), nil)
 		pod.Labels = batch()
 		pod.Spec.PriorityClassName = p.class
-		batchPods = append(batchPods, s.Run(t, pod))
+		batchPods = append(batchPods, f.Run(t, pod))
 	}
 
 	grows := batchPods[0]
 	keeps := batchPods[1]
-	s.deploy(t, "--enforce=evict,taint", "--evict-also=bare-pods", "--collect-interval=500ms")
+	f.deploy(t, "--enforce=evict,taint", "--evict-also=bare-pods", "--collect-interval=500ms")
 
-	if s.tainted(t) {
+	if f.tainted(t) {
 		t.Fatal("a calm node has the taint, want none")
 	}
 
-	s.turn(t, keeps, true)
-	taints := s.taints(t)
-	graces := s.graces(t, grows)
-	s.turn(t, grows, true)
+	f.turn(t, keeps, true)
+	taints := f.taints(t)
+	graces := f.graces(t, grows)
+	f.turn(t, grows, true)
 
 	const bound = 2 * time.Minute
 	select {
@@ -92,18 +92,18 @@ func TestEvict(t *testing.T) {
 		t.Fatal("the pod was not evicted within the bound, want its eviction")
 	}
 
-	s.awaitEvent(t, "AvoidanceTriggered")
-	s.Eventually(t, "the taint is gone", func() error {
-		if s.tainted(t) {
+	f.awaitEvent(t, "AvoidanceTriggered")
+	f.Eventually(t, "the taint is gone", func() error {
+		if f.tainted(t) {
 			return fmt.Errorf("the node still has it")
 		}
 
 		return nil
 	})
 
-	s.awaitEvent(t, "RestoreTriggered")
+	f.awaitEvent(t, "RestoreTriggered")
 	for _, p := range []*corev1.Pod{bystander, keeps} {
-		now := s.Await(t, p, "is there", func(*corev1.Pod) bool { return true })
+		now := f.Await(t, p, "is there", func(*corev1.Pod) bool { return true })
 		if now.UID != p.UID || now.DeletionTimestamp != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("%s has the status %+v, want it running without a restart", p.Name, now)
 		}
@@ -111,10 +111,10 @@ func TestEvict(t *testing.T) {
 }
 
 // graces returns the grace period with which a pod is deleted; 0 if the watch ends before.
-func (s fixture) graces(t testing.TB, pod *corev1.Pod) <-chan int64 {
+func (f fixture) graces(t testing.TB, pod *corev1.Pod) <-chan int64 {
 	t.Helper()
 
-	return first(t, s.Client.CoreV1().Pods(pod.Namespace).Watch, "metadata.name="+pod.Name, func(p *corev1.Pod) (int64, bool) {
+	return first(t, f.Client.CoreV1().Pods(pod.Namespace).Watch, "metadata.name="+pod.Name, func(p *corev1.Pod) (int64, bool) {
 		if p.DeletionGracePeriodSeconds == nil {
 			return 0, false
 		}
@@ -124,9 +124,9 @@ func (s fixture) graces(t testing.TB, pod *corev1.Pod) <-chan int64 {
 }
 
 // taints signals that the node got the taint, even for a moment.
-func (s fixture) taints(t testing.TB) <-chan bool {
+func (f fixture) taints(t testing.TB) <-chan bool {
 	t.Helper()
-	return first(t, s.Client.CoreV1().Nodes().Watch, "metadata.name="+s.Name(), func(n *corev1.Node) (bool, bool) { return isTainted(n), isTainted(n) })
+	return first(t, f.Client.CoreV1().Nodes().Watch, "metadata.name="+f.Name(), func(n *corev1.Node) (bool, bool) { return isTainted(n), isTainted(n) })
 }
 
 // first returns the first value found in the objects of a watch, from their current state on.
@@ -157,18 +157,18 @@ func first[T, V any](t testing.TB, begin func(context.Context, metav1.ListOption
 }
 
 // awaitEvent waits for an event on the node.
-func (s fixture) awaitEvent(t testing.TB, reason string) {
+func (f fixture) awaitEvent(t testing.TB, reason string) {
 	t.Helper()
 
-	s.Eventually(t, "event "+reason, func() error {
-		events, err := s.Client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	f.Eventually(t, "event "+reason, func() error {
+		events, err := f.Client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 
 		var seen []string
 		for i := range events.Items {
-			if e := &events.Items[i]; e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == s.Name() {
+			if e := &events.Items[i]; e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == f.Name() {
 				if e.Reason == reason {
 					return nil
 				}
@@ -182,10 +182,10 @@ func (s fixture) awaitEvent(t testing.TB, reason string) {
 }
 
 // tainted reports whether new pods are kept away from the node.
-func (s fixture) tainted(t testing.TB) bool {
+func (f fixture) tainted(t testing.TB) bool {
 	t.Helper()
 
-	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
+	n, err := f.Client.CoreV1().Nodes().Get(t.Context(), f.Name(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

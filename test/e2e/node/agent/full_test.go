@@ -70,27 +70,27 @@ spec:
 // BenchmarkFull measures the agent's use on a full node with one kind of action, and with all parts and kinds. One in five pods is
 // elastic, and one has an exclusive CPU.
 func BenchmarkFull(b *testing.B) {
-	s := newFixture(b, node.Options{})
+	f := newFixture(b, node.Options{})
 	for i := range full - 2 {
-		s.quick(b, s.idle(i))
+		f.quick(b, f.idle(i))
 	}
 
 	for i := range full - 2 {
-		s.Await(b, s.idle(i), "Ready", isReady)
+		f.Await(b, f.idle(i), "Ready", isReady)
 	}
 
 	b.Run("throttling", func(b *testing.B) {
-		s.apply(b, latencyRules)
-		s.quick(b, s.idle(full))
-		s.footprint(b, s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s"))
+		f.apply(b, latencyRules)
+		f.quick(b, f.idle(full))
+		f.footprint(b, f.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s"))
 	})
 
 	b.Run("everything", func(b *testing.B) {
-		s.apply(b, everythingRules)
-		d := s.deploy(b, "--enforce="+allKinds, "--collect-interval=1s", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true")
-		s.awaitTopology(b)
-		s.awaitAlone(b, s.Run(b, s.pinned("pinned", "1")), 1)
-		s.footprint(b, d)
+		f.apply(b, everythingRules)
+		d := f.deploy(b, "--enforce="+allKinds, "--collect-interval=1s", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true")
+		f.awaitTopology(b)
+		f.awaitAlone(b, f.Run(b, f.pinned("pinned", "1")), 1)
+		f.footprint(b, d)
 	})
 }
 
@@ -98,28 +98,28 @@ func BenchmarkFull(b *testing.B) {
 const allKinds = "cpu-throttle,memory-throttle,evict,taint,node-resource,pod-resource,cpu-manager"
 
 // idle returns one of the pods that fill a node.
-func (s fixture) idle(i int) *corev1.Pod {
+func (f fixture) idle(i int) *corev1.Pod {
 	var ask corev1.ResourceList
 	if i%5 == 0 {
 		ask = corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("1"), ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse("32Mi")}
 	}
 
-	pod := s.Pod(fmt.Sprintf("idle-%d", i), "pause", nil, ask, ask)
+	pod := f.Pod(fmt.Sprintf("idle-%d", i), "pause", nil, ask, ask)
 	pod.Labels = map[string]string{"fills": []string{"batch", "web"}[i%2]}
 	return pod
 }
 
 // footprint measures an agent's use after it has settled.
-func (s fixture) footprint(b *testing.B, d *deployment) {
+func (f fixture) footprint(b *testing.B, d *deployment) {
 	b.Helper()
 
 	<-time.After(settles)
 	for b.Loop() {
 		const watched = time.Minute
-		before := s.taken(b, d.pod)
+		before := f.taken(b, d.pod)
 		begin := time.Now()
 		<-time.After(watched)
-		after := s.taken(b, d.pod)
+		after := f.taken(b, d.pod)
 		took := time.Since(begin).Seconds()
 
 		seen, err := d.metric(b.Context(), "crane_agent_observed_pods")
@@ -137,10 +137,10 @@ func (s fixture) footprint(b *testing.B, d *deployment) {
 }
 
 // quick creates a pod that is deleted with its node, because waiting for each would take minutes.
-func (s fixture) quick(t testing.TB, pod *corev1.Pod) {
+func (f fixture) quick(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 
-	pods := s.Client.CoreV1().Pods(pod.Namespace)
+	pods := f.Client.CoreV1().Pods(pod.Namespace)
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -161,11 +161,11 @@ type podCost struct {
 }
 
 // taken reads the agent's own metrics and the kernel's counters of its container.
-func (s fixture) taken(t testing.TB, pod *corev1.Pod) podCost {
+func (f fixture) taken(t testing.TB, pod *corev1.Pod) podCost {
 	t.Helper()
 
 	out := podCost{resident: math.NaN(), allocations: math.NaN()}
-	metrics, err := s.scrape(t.Context(), pod)
+	metrics, err := f.scrape(t.Context(), pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func (s fixture) taken(t testing.TB, pod *corev1.Pod) podCost {
 		}
 	}
 
-	if content, err := os.ReadFile(filepath.Join(s.Path("/sys/fs/cgroup"), "cpuacct", node.Group(pod), "cpuacct.usage")); err == nil {
+	if content, err := os.ReadFile(filepath.Join(f.Path("/sys/fs/cgroup"), "cpuacct", node.Group(pod), "cpuacct.usage")); err == nil {
 		if ns, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64); err == nil {
 			out.cpu = time.Duration(ns)
 		}

@@ -20,48 +20,48 @@ const signal = "/dev/termination-log"
 func batch() map[string]string { return map[string]string{"workload": "batch"} }
 
 // hog runs a pod that is busy while its switch is on; initially it is off.
-func (s fixture) hog(t testing.TB, name string, threads string, requests, limits corev1.ResourceList) *corev1.Pod {
+func (f fixture) hog(t testing.TB, name string, threads string, requests, limits corev1.ResourceList) *corev1.Pod {
 	t.Helper()
 
-	pod := s.Pod(name, "cpu-hog", []string{"-threads", threads, "-switch", signal}, requests, limits)
+	pod := f.Pod(name, "cpu-hog", []string{"-threads", threads, "-switch", signal}, requests, limits)
 	pod.Labels = batch()
-	return s.Run(t, pod)
+	return f.Run(t, pod)
 }
 
 // batchPod runs a batch pod without requests.
-func (s fixture) batchPod(t testing.TB, name, program string, args ...string) *corev1.Pod {
+func (f fixture) batchPod(t testing.TB, name, program string, args ...string) *corev1.Pod {
 	t.Helper()
 
-	pod := s.Pod(name, program, args, nil, nil)
+	pod := f.Pod(name, program, args, nil, nil)
 	pod.Labels = batch()
-	return s.Run(t, pod)
+	return f.Run(t, pod)
 }
 
 // turn sets the switch of a hog.
-func (s fixture) turn(t testing.TB, hog *corev1.Pod, on bool) {
+func (f fixture) turn(t testing.TB, hog *corev1.Pod, on bool) {
 	t.Helper()
 
 	value := map[bool]string{true: "1", false: "0"}[on]
-	if !s.Machine() {
+	if !f.Machine() {
 		// A process started in the container would use its CPU.
-		if err := os.WriteFile(s.switchOf(t, hog), []byte(value), 0o600); err != nil {
+		if err := os.WriteFile(f.switchOf(t, hog), []byte(value), 0o600); err != nil {
 			t.Fatal(err)
 		}
 
 		return
 	}
 
-	s.Eventually(t, "switch of "+hog.Name, func() error {
-		_, err := s.Exec(t, hog, "/nodekit", "cgroups", "write", signal, value)
+	f.Eventually(t, "switch of "+hog.Name, func() error {
+		_, err := f.Exec(t, hog, "/nodekit", "cgroups", "write", signal, value)
 		return err
 	})
 }
 
 // switchOf returns the switch of a hog on a node in namespaces, the kubelet's file that is mounted in the container.
-func (s fixture) switchOf(t testing.TB, hog *corev1.Pod) string {
+func (f fixture) switchOf(t testing.TB, hog *corev1.Pod) string {
 	t.Helper()
 
-	found, err := filepath.Glob(s.Path("/var/lib/kubelet/pods/" + string(hog.UID) + "/containers/" + hog.Spec.Containers[0].Name + "/*"))
+	found, err := filepath.Glob(f.Path("/var/lib/kubelet/pods/" + string(hog.UID) + "/containers/" + hog.Spec.Containers[0].Name + "/*"))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("switch of %s: %v, %v, want one file", hog.Name, found, err)
 	}
@@ -70,9 +70,9 @@ func (s fixture) switchOf(t testing.TB, hog *corev1.Pod) string {
 }
 
 // bystander runs a pod with limits that may not be affected.
-func (s fixture) bystander(t testing.TB) *corev1.Pod {
+func (f fixture) bystander(t testing.TB) *corev1.Pod {
 	t.Helper()
-	return s.Run(t, s.Pod("bystander", "latency-server", []string{"-work", "100us"}, node.Resources("50m", "16Mi"), node.Resources("500m", "64Mi")))
+	return f.Run(t, f.Pod("bystander", "latency-server", []string{"-work", "100us"}, node.Resources("50m", "16Mi"), node.Resources("500m", "64Mi")))
 }
 
 // throttleRules throttle batch pods while pod hog uses CPU. The threshold is low enough for a busy machine.

@@ -19,11 +19,11 @@ import (
 
 // TestElasticPodIsIdle checks on cgroup v2 that an elastic pod is idle, besides its limits, and is restored at the end of the agent.
 func TestElasticPodIsIdle(t *testing.T) {
-	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2})
-	elastic := s.elastic("elastic")
-	elastic.Spec.NodeName = s.Name() // The node does not advertise the resources, so a scheduler would not place it.
-	pod := s.Run(t, elastic)
-	c := s.Cgroups(t)
+	f := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2})
+	elastic := f.elastic("elastic")
+	elastic.Spec.NodeName = f.Name() // The node does not advertise the resources, so a scheduler would not place it.
+	pod := f.Run(t, elastic)
+	c := f.Cgroups(t)
 	container := containerDir(c, pod)
 
 	read := func() (map[string]string, error) {
@@ -55,7 +55,7 @@ func TestElasticPodIsIdle(t *testing.T) {
 	await := func(what string, want map[string]string) {
 		t.Helper()
 
-		s.Eventually(t, what, func() error {
+		f.Eventually(t, what, func() error {
 			now, err := read()
 			if err != nil {
 				return err
@@ -81,7 +81,7 @@ func TestElasticPodIsIdle(t *testing.T) {
 		t.Fatalf("before the agent starts the pod has %v, want cpu.idle 0", before)
 	}
 
-	d := s.deploy(t, "--enforce=pod-resource", "--collect-interval=2s")
+	d := f.deploy(t, "--enforce=pod-resource", "--collect-interval=2s")
 	await("the limits and the idle class", want)
 	d.remove(t)
 	await("all is as before", before)

@@ -29,27 +29,27 @@ import (
 // TestKilledAtEachWrite checks that the next start undoes everything left by a process killed with SIGKILL before or after any write to a
 // real kernel.
 func TestKilledAtEachWrite(t *testing.T) {
-	s := newFixture(t, node.Options{})
-	pod := s.Run(t, s.Pod("mortal", "pause", nil, node.Resources("50m", "16Mi"), node.Resources("400m", "64Mi")))
-	if s.Cgroup() == 1 {
+	f := newFixture(t, node.Options{})
+	pod := f.Run(t, f.Pod("mortal", "pause", nil, node.Resources("50m", "16Mi"), node.Resources("400m", "64Mi")))
+	if f.Cgroup() == 1 {
 		// With a burst the kernel requires an order of writes.
-		if err := os.WriteFile(s.file("cpu", "cpu.cfs_burst_us", pod), []byte("20000"), 0o600); err != nil {
+		if err := os.WriteFile(f.file("cpu", "cpu.cfs_burst_us", pod), []byte("20000"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	before := s.Settings(t)
-	out, err := exec.CommandContext(t.Context(), node.Binary(t, "static/"+mortal), s.Path("/"), t.TempDir(), node.Group(pod)).CombinedOutput()
+	before := f.Settings(t)
+	out, err := exec.CommandContext(t.Context(), node.Binary(t, "static/"+mortal), f.Path("/"), t.TempDir(), node.Group(pod)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("running %s: %v\n%s", mortal, err, out)
 	}
 
-	if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
+	if c := node.ChangedSettings(before, f.Settings(t)); len(c) > 0 {
 		t.Errorf("at the end these settings differ: %s, want none", strings.Join(c, "; "))
 	}
 
 	writes := map[string]int{"cpu.cfs_burst_us": 2, "cpu.cfs_quota_us": 8, "cpu.shares": 2}
-	if s.Cgroup() == 2 {
+	if f.Cgroup() == 2 {
 		writes = map[string]int{"cpu.max": 8, "cpu.weight": 2, "memory.high": 5}
 	}
 
@@ -58,11 +58,11 @@ func TestKilledAtEachWrite(t *testing.T) {
 
 // TestKilledAtEachWriteOfMemory checks the same on cgroup v2 with a kubelet that sets memory.high, including memory limits and reclaim.
 func TestKilledAtEachWriteOfMemory(t *testing.T) {
-	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.9})
-	pod := s.Run(t, s.Pod("victim", "memory-hog", []string{"-mib", "64", "-file", "/tmp/cache"}, node.Resources("50m", "16Mi"), node.Resources("400m", "96Mi")))
-	c := s.Cgroups(t)
+	f := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.9})
+	pod := f.Run(t, f.Pod("victim", "memory-hog", []string{"-mib", "64", "-file", "/tmp/cache"}, node.Resources("50m", "16Mi"), node.Resources("400m", "96Mi")))
+	c := f.Cgroups(t)
 	dir := containerDir(c, pod)
-	s.Eventually(t, "the files are in memory", func() error {
+	f.Eventually(t, "the files are in memory", func() error {
 		return compare(func(name string) (string, error) { return c.Read(t, dir+"/"+name) }, "memory.current", func(n int64) bool { return n > 64*mebi })
 	})
 
@@ -70,8 +70,8 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	look := s.Run(t, s.HostPod("look"))
-	before := s.settingsInside(t, look)
+	look := f.Run(t, f.HostPod("look"))
+	before := f.settingsInside(t, look)
 	// 16 MiB and nine tenths of the rest, in pages: the kubelet's value, with its quota and weight.
 	for name, want := range map[string]string{"memory.high": strconv.Itoa(88 * mebi), "cpu.max": "40000 100000", "memory.max": strconv.Itoa(96 * mebi)} {
 		if got := before["/"+strings.TrimPrefix(node.Group(pod), "kubepods/")+"/"+name]; got != want {
@@ -79,28 +79,28 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 		}
 	}
 
-	killer := s.HostPod("killer")
+	killer := f.HostPod("killer")
 	killer.Spec.RestartPolicy = corev1.RestartPolicyNever
 	killer.Spec.Containers[0].Image = node.Image(mortal)
 	killer.Spec.Containers[0].Args = []string{node.HostRoot, node.HostRoot + "/var/lib/" + mortal, node.Group(pod)}
-	s.Create(t, killer)
+	f.Create(t, killer)
 	ended := func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	}
 
 	// It takes minutes, and each half fits in one wait.
-	s.Await(t, killer, "is done with cpu", func(p *corev1.Pod) bool {
-		out, err := s.Logs(t, p)
+	f.Await(t, killer, "is done with cpu", func(p *corev1.Pod) bool {
+		out, err := f.Logs(t, p)
 		return ended(p) || err == nil && strings.Contains(out, ", of memory.")
 	})
 
-	done := s.Await(t, killer, "has ended", ended)
-	out, err := s.Logs(t, done)
+	done := f.Await(t, killer, "has ended", ended)
+	out, err := f.Logs(t, done)
 	if err != nil || done.Status.Phase != corev1.PodSucceeded {
 		t.Fatalf("the pod ended in phase %s, %v, want Succeeded\n%s", done.Status.Phase, err, out)
 	}
 
-	if c := node.ChangedSettings(before, s.settingsInside(t, look)); len(c) > 0 {
+	if c := node.ChangedSettings(before, f.settingsInside(t, look)); len(c) > 0 {
 		t.Errorf("at the end these settings differ: %s, want none", strings.Join(c, "; "))
 	}
 	diedAt(t, out, map[string]int{"cpu.max.burst": 2, "cpu.max": 8, "cpu.weight": 2, "memory.reclaim": 2, "memory.high": 5})
@@ -149,13 +149,13 @@ func rounds(t testing.TB, usual, short int) int {
 // TestKilledAnywhere checks that the next start undoes everything left by an agent killed with SIGKILL at a random time while it throttles
 // or restores.
 func TestKilledAnywhere(t *testing.T) {
-	s := newFixture(t, node.Options{})
-	hog := s.hog(t, "hog", "2", nil, nil)
-	before := s.Settings(t)
-	s.turn(t, hog, true)
+	f := newFixture(t, node.Options{})
+	hog := f.hog(t, "hog", "2", nil, nil)
+	before := f.Settings(t)
+	f.turn(t, hog, true)
 
 	// At any point of what it does ten times a second.
-	s.killed(t, before, rounds(t, 40, 6), node.Group(hog), 400*time.Millisecond, "--enforce=cpu-throttle", "--collect-interval=100ms")
+	f.killed(t, before, rounds(t, 40, 6), node.Group(hog), 400*time.Millisecond, "--enforce=cpu-throttle", "--collect-interval=100ms")
 }
 
 // TestKilledWithEverything checks the same for an agent that changes everything on cgroup v1: quotas, weights, limits of elastic pods and
@@ -165,37 +165,37 @@ func TestKilledWithEverything(t *testing.T) {
 		t.Skip("one CPU cannot be had alone")
 	}
 
-	s := newFixture(t, node.Options{})
-	hog := s.hog(t, "hog", "2", node.Resources("50m", "16Mi"), node.Resources("2", "64Mi"))
+	f := newFixture(t, node.Options{})
+	hog := f.hog(t, "hog", "2", node.Resources("50m", "16Mi"), node.Resources("2", "64Mi"))
 	ask := corev1.ResourceList{
 		ensurancev1alpha1.ResourceReclaimedCPU:    resource.MustParse("1"),
 		ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse("64Mi"),
 	}
 
-	elastic := s.Pod("elastic", "cpu-hog", []string{"-threads", "1"}, ask, ask)
+	elastic := f.Pod("elastic", "cpu-hog", []string{"-threads", "1"}, ask, ask)
 	elastic.Labels = batch()
-	s.Run(t, elastic)
-	pinned := s.Run(t, s.pinned("pinned", "1"))
-	before := s.Settings(t)
-	s.turn(t, hog, true)
+	f.Run(t, elastic)
+	pinned := f.Run(t, f.pinned("pinned", "1"))
+	before := f.Settings(t)
+	f.turn(t, hog, true)
 
 	// Elastic pods are checked every 5 s.
-	s.killed(t, before, rounds(t, 12, 3), node.Group(pinned), 6*time.Second, "--enforce=cpu-throttle,pod-resource,cpu-manager", "--collect-interval=100ms",
+	f.killed(t, before, rounds(t, 12, 3), node.Group(pinned), 6*time.Second, "--enforce=cpu-throttle,pod-resource,cpu-manager", "--collect-interval=100ms",
 		"--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--cpu-manager-reconcile-period=2s")
 }
 
 // killed repeatedly starts an agent, kills it soon after a cgroup is in its journal, and lets the next start undo it.
-func (s fixture) killed(t *testing.T, before map[string]string, rounds int, group string, within time.Duration, flags ...string) {
+func (f fixture) killed(t *testing.T, before map[string]string, rounds int, group string, within time.Duration, flags ...string) {
 	t.Helper()
 
-	a := s.launcher(t)
+	a := f.launcher(t)
 	busy := a.write(t, "rules.yaml", throttleRules)
 	calm := a.write(t, "calm.yaml", calmRules)
 
 	left, most := 0, 0
 	for range rounds {
 		p := a.start(t, busy, flags...)
-		s.Eventually(t, "the journal of the first change", func() error {
+		f.Eventually(t, "the journal of the first change", func() error {
 			if content, err := os.ReadFile(a.journal()); err != nil || !bytes.Contains(content, []byte(group)) {
 				return fmt.Errorf("%s, %v; the agent says:\n%s", content, err, p.output())
 			}
@@ -206,16 +206,16 @@ func (s fixture) killed(t *testing.T, before map[string]string, rounds int, grou
 		<-time.After(rand.N(within))
 		p.end(t, syscall.SIGKILL)
 
-		if n := len(node.ChangedSettings(before, s.Settings(t))); n > 0 {
+		if n := len(node.ChangedSettings(before, f.Settings(t))); n > 0 {
 			left++
 			most = max(most, n)
 		}
 
 		next := a.start(t, calm, "--enforce=cpu-throttle", "--collect-interval=1m")
-		s.awaitAsBefore(t, before)
+		f.awaitAsBefore(t, before)
 		next.end(t, syscall.SIGTERM)
 
-		if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
+		if c := node.ChangedSettings(before, f.Settings(t)); len(c) > 0 {
 			t.Fatalf("after the end these settings differ: %s, want none", strings.Join(c, "; "))
 		}
 	}
@@ -242,7 +242,7 @@ type agentLauncher struct {
 	dir, kubeconfig string
 }
 
-func (s fixture) launcher(t testing.TB) agentLauncher {
+func (f fixture) launcher(t testing.TB) agentLauncher {
 	t.Helper()
 
 	kubeconfig, err := node.Open(t).Control().KubeconfigFor(t.Context(), command, controlplane.ServiceAccount("crane-system", command))
@@ -250,7 +250,7 @@ func (s fixture) launcher(t testing.TB) agentLauncher {
 		t.Fatal(err)
 	}
 
-	return agentLauncher{fixture: s, dir: t.TempDir(), kubeconfig: kubeconfig}
+	return agentLauncher{fixture: f, dir: t.TempDir(), kubeconfig: kubeconfig}
 }
 
 func (a agentLauncher) journal() string { return filepath.Join(a.dir, "changes.json") }

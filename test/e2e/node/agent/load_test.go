@@ -41,12 +41,12 @@ spec: {coolDownSeconds: 3, eviction: {terminationGracePeriodSeconds: 1}}
 // request beyond the reclaimable capacity until a rule evicts it, and it only. Load is that of the whole machine, so the test checks
 // directions, and that every state adds up.
 func TestElasticFollowsLoad(t *testing.T) {
-	s := newFixture(t, node.Options{})
-	s.leaveBehind(t, elasticMemory)
-	pod := s.Run(t, s.elastic("elastic"))
-	tr := s.record(t)
-	d := s.deploy(t, "--enforce=node-resource,pod-resource,evict", "--evict-also=bare-pods", "--collect-interval=250ms")
-	calm := s.awaitOffer(t, tr, "memory is on offer", func(o offered) bool {
+	f := newFixture(t, node.Options{})
+	f.leaveBehind(t, elasticMemory)
+	pod := f.Run(t, f.elastic("elastic"))
+	tr := f.record(t)
+	d := f.deploy(t, "--enforce=node-resource,pod-resource,evict", "--evict-also=bare-pods", "--collect-interval=250ms")
+	calm := f.awaitOffer(t, tr, "memory is on offer", func(o offered) bool {
 		return !o.account.Ended && o.memory.terms.Problem == "" && o.memory.allocatable > o.memory.amount(o.memory.terms.Allocated)
 	})
 
@@ -57,20 +57,20 @@ func TestElasticFollowsLoad(t *testing.T) {
 	}
 
 	batchPod := func(name, program string, args ...string) *corev1.Pod {
-		p := s.Pod(name, program, args, nil, nil)
+		p := f.Pod(name, program, args, nil, nil)
 		p.Labels = batch()
-		return s.Run(t, p)
+		return f.Run(t, p)
 	}
 
 	cpu := batchPod("cpu", "cpu-hog", "-threads", strconv.Itoa(2*runtime.NumCPU()))
 	memory := batchPod("memory", "memory-hog", "-mib", strconv.FormatInt(most>>20, 10), "-pause", (30 * time.Second / time.Duration(most>>23)).String())
 
-	loaded := s.awaitOffer(t, tr, "less memory is on offer", func(o offered) bool { return o.memory.allocatable < calm.memory.allocatable })
+	loaded := f.awaitOffer(t, tr, "less memory is on offer", func(o offered) bool { return o.memory.allocatable < calm.memory.allocatable })
 	if need, was := loaded.memory.amount(loaded.memory.terms.Need), calm.memory.amount(calm.memory.terms.Need); need <= was {
 		t.Errorf("%d of memory is needed, want more than %d, as before the load", need, was)
 	}
 
-	s.Eventually(t, "more is held than the node can bear", func() error {
+	f.Eventually(t, "more is held than the node can bear", func() error {
 		for series, want := range map[string]float64{
 			`crane_agent_elastic_cpu_cores{term="offer"}`: 0, `crane_agent_elastic_cpu_cores{term="deficit"}`: 1, `crane_agent_elastic_cpu_cores{term="advertised"}`: 1,
 		} {
@@ -86,18 +86,18 @@ func TestElasticFollowsLoad(t *testing.T) {
 		t.Errorf("the node shows %+v, %v, want the offer under load", now, err)
 	}
 
-	s.awaitSame(t, pod)
+	f.awaitSame(t, pod)
 
-	s.apply(t, heldRules)
-	s.Eventually(t, "the elastic pod is evicted", func() error { return s.gone(t, pod) })
-	s.awaitOffer(t, tr, "nothing of it is left on offer", func(o offered) bool { return o.cpu.allocatable == 0 && o.memory.terms.Allocated == "0" })
-	s.awaitSame(t, cpu)
-	s.awaitSame(t, memory)
+	f.apply(t, heldRules)
+	f.Eventually(t, "the elastic pod is evicted", func() error { return f.gone(t, pod) })
+	f.awaitOffer(t, tr, "nothing of it is left on offer", func(o offered) bool { return o.cpu.allocatable == 0 && o.memory.terms.Allocated == "0" })
+	f.awaitSame(t, cpu)
+	f.awaitSame(t, memory)
 
-	s.Delete(t, cpu)
-	s.Delete(t, memory)
-	low := s.awaitOffer(t, tr, "a state", func(offered) bool { return true })
-	s.Eventually(t, "the offer is higher than what is shown", func() error { return d.waits(t.Context(), &low.memory) })
+	f.Delete(t, cpu)
+	f.Delete(t, memory)
+	low := f.awaitOffer(t, tr, "a state", func(offered) bool { return true })
+	f.Eventually(t, "the offer is higher than what is shown", func() error { return d.waits(t.Context(), &low.memory) })
 
 	if now, err := tr.last(); err != nil || now.memory.allocatable > low.memory.allocatable {
 		t.Errorf("the offer changed from %+v to %+v, %v, want no rise at once", low, now, err)
@@ -107,14 +107,14 @@ func TestElasticFollowsLoad(t *testing.T) {
 	}
 
 	d.remove(t)
-	s.awaitOffer(t, tr, "nothing is on offer", func(o offered) bool { return o.account.Ended && o.cpu.absent && o.memory.absent })
+	f.awaitOffer(t, tr, "nothing is on offer", func(o offered) bool { return o.account.Ended && o.cpu.absent && o.memory.absent })
 }
 
 // gone returns an error if a pod still exists.
-func (s fixture) gone(t testing.TB, pod *corev1.Pod) error {
+func (f fixture) gone(t testing.TB, pod *corev1.Pod) error {
 	t.Helper()
 
-	now, err := s.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+	now, err := f.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

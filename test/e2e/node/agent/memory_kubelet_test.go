@@ -17,7 +17,7 @@ import (
 // TestMemoryOfKubelet checks that with a kubelet that sets memory.high the agent only lowers that value and restores it, and that a value
 // the kubelet changes meanwhile becomes the new original, also after a kill.
 func TestMemoryOfKubelet(t *testing.T) {
-	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.5})
+	f := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.5})
 	const mib = 96
 
 	// The kubelet's value is the request plus half of the rest up to the limit.
@@ -25,11 +25,11 @@ func TestMemoryOfKubelet(t *testing.T) {
 		return corev1.ResourceRequirements{Requests: node.Resources("", "32Mi"), Limits: node.Resources("", limit)}
 	}
 	const first, second = 144 * mebi, 176 * mebi
-	reader := s.Pod("reader", "memory-hog", []string{"-mib", strconv.Itoa(mib), "-file", "/tmp/cache"}, ask("256Mi").Requests, ask("256Mi").Limits)
+	reader := f.Pod("reader", "memory-hog", []string{"-mib", strconv.Itoa(mib), "-file", "/tmp/cache"}, ask("256Mi").Requests, ask("256Mi").Limits)
 	reader.Labels = batch()
-	reader = s.Run(t, reader)
-	c := s.Cgroups(t)
-	look := s.Run(t, s.HostPod("look"))
+	reader = f.Run(t, reader)
+	c := f.Cgroups(t)
+	look := f.Run(t, f.HostPod("look"))
 
 	read := func(name string) (string, error) {
 		return c.Read(t, containerDir(c, reader)+"/"+name)
@@ -37,7 +37,7 @@ func TestMemoryOfKubelet(t *testing.T) {
 	high := func(what string, ok func(int64) bool) {
 		t.Helper()
 
-		s.Eventually(t, what, func() error {
+		f.Eventually(t, what, func() error {
 			return compare(read, "memory.high", func(n int64) bool {
 				if n != first && n > mib*mebi && n != second {
 					t.Errorf("%s: memory.high is %d, want the kubelet's value or one below it", what, n)
@@ -50,23 +50,23 @@ func TestMemoryOfKubelet(t *testing.T) {
 
 	is := func(want int64) func(int64) bool { return func(n int64) bool { return n == want } }
 	held := func(n int64) bool { return n < mib*mebi }
-	s.Eventually(t, "the files are in memory", func() error {
+	f.Eventually(t, "the files are in memory", func() error {
 		return compare(read, "memory.current", func(n int64) bool { return n > mib*mebi })
 	})
 
 	high("the kubelet's value is there", is(first))
-	d := s.deploy(t, "--enforce=memory-throttle", "--collect-interval=2s")
-	remove := s.put(t, memoryRules)
+	d := f.deploy(t, "--enforce=memory-throttle", "--collect-interval=2s")
+	remove := f.put(t, memoryRules)
 	high("the pod is held down", held)
 	remove()
 	high("the kubelet's value is back", is(first))
 
-	s.apply(t, memoryRules)
+	f.apply(t, memoryRules)
 	high("the pod is held down again", held)
-	s.resize(t, reader, ask("320Mi"))
+	f.resize(t, reader, ask("320Mi"))
 
-	s.Eventually(t, "the agent takes from the kubelet's new value", func() error {
-		original, err := s.originalHigh(t, look, reader)
+	f.Eventually(t, "the agent takes from the kubelet's new value", func() error {
+		original, err := f.originalHigh(t, look, reader)
 		if err == nil && original != second {
 			err = fmt.Errorf("it would put back %d, want %d", original, second)
 		}
@@ -76,21 +76,21 @@ func TestMemoryOfKubelet(t *testing.T) {
 
 	high("the pod is held down once more", held)
 	d.kill(t, c)
-	s.dropRule(t, "full")
-	s.awaitEvent(t, "ChangesUndone")
+	f.dropRule(t, "full")
+	f.awaitEvent(t, "ChangesUndone")
 	high("the kubelet's new value is back", is(second))
 
-	now := s.Await(t, reader, "is there", func(*corev1.Pod) bool { return true })
+	now := f.Await(t, reader, "is there", func(*corev1.Pod) bool { return true })
 	if now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the pod has the status %+v, want it running without a restart", now.Status)
 	}
 }
 
 // originalHigh returns the original memory.high of a pod in the agent's journal.
-func (s fixture) originalHigh(t testing.TB, watcher, pod *corev1.Pod) (int64, error) {
+func (f fixture) originalHigh(t testing.TB, watcher, pod *corev1.Pod) (int64, error) {
 	t.Helper()
 
-	text, err := s.Exec(t, watcher, "/nodekit", "cgroups", "read", node.HostRoot+"/var/lib/crane-agent/memory.json")
+	text, err := f.Exec(t, watcher, "/nodekit", "cgroups", "read", node.HostRoot+"/var/lib/crane-agent/memory.json")
 	if err != nil {
 		return 0, err
 	}
@@ -106,9 +106,9 @@ func (s fixture) originalHigh(t testing.TB, watcher, pod *corev1.Pod) (int64, er
 	}
 
 	for _, e := range journal.Entries {
-		for _, f := range e.Files {
-			if f.Group == node.Group(pod) && f.File == "memory.high" {
-				return strconv.ParseInt(f.Original, 10, 64)
+		for _, file := range e.Files {
+			if file.Group == node.Group(pod) && file.File == "memory.high" {
+				return strconv.ParseInt(file.Original, 10, 64)
 			}
 		}
 	}

@@ -62,45 +62,45 @@ type pressureFixture struct {
 func newPressureFixture(t *testing.T) *pressureFixture {
 	t.Helper()
 
-	s := newFixture(t, node.Options{Machine: true, Cgroup: 2})
+	base := newFixture(t, node.Options{Machine: true, Cgroup: 2})
 	// The reader has a limit as set by a kubelet with MemoryQoS.
-	n := &pressureFixture{fixture: s, t: t, server: s.bystander(t), highs: map[string]string{"bystander": "max", "reader": strconv.Itoa(400 * mebi), "keeps": "max"}}
+	f := &pressureFixture{fixture: base, t: t, server: base.bystander(t), highs: map[string]string{"bystander": "max", "reader": strconv.Itoa(400 * mebi), "keeps": "max"}}
 	run := func(name string, args ...string) *corev1.Pod {
-		pod := s.Pod(name, "memory-hog", args, nil, nil)
+		pod := f.Pod(name, "memory-hog", args, nil, nil)
 		pod.Labels = batch()
-		return s.Run(t, pod)
+		return f.Run(t, pod)
 	}
 
-	n.reader = run("reader", "-mib", strconv.Itoa(cached), "-file", "/tmp/cache")
-	n.keeps = run("keeps", "-mib", "48")
-	n.grows = run("grows", "-mib", strconv.Itoa(growth), "-pause", "500ms", "-after", signal)
-	log := s.Pod("log", "cgroups", []string{"stay"}, nil, nil)
+	f.reader = run("reader", "-mib", strconv.Itoa(cached), "-file", "/tmp/cache")
+	f.keeps = run("keeps", "-mib", "48")
+	f.grows = run("grows", "-mib", strconv.Itoa(growth), "-pause", "500ms", "-after", signal)
+	log := f.Pod("log", "cgroups", []string{"stay"}, nil, nil)
 	log.Spec.Volumes = []corev1.Volume{{Name: "state", VolumeSource: corev1.VolumeSource{
 		HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/crane-agent", Type: new(corev1.HostPathDirectoryOrCreate)},
 	}}}
 	log.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "state", MountPath: "/state", ReadOnly: true}}
 
-	n.log = s.Run(t, log)
-	n.cgroups = s.Cgroups(t)
-	if err := n.cgroups.Write(t, containerDir(n.cgroups, n.reader)+"/memory.high", n.highs["reader"]); err != nil {
+	f.log = f.Run(t, log)
+	f.cgroups = f.Cgroups(t)
+	if err := f.cgroups.Write(t, containerDir(f.cgroups, f.reader)+"/memory.high", f.highs["reader"]); err != nil {
 		t.Fatal(err)
 	}
 
-	s.Eventually(t, "the files are in memory", func() error {
-		return compare(n.file(n.reader), "memory.current", func(v int64) bool { return v > cached*mebi })
+	f.Eventually(t, "the files are in memory", func() error {
+		return compare(f.file(f.reader), "memory.current", func(v int64) bool { return v > cached*mebi })
 	})
 
-	return n
+	return f
 }
 
 // file returns a reader of files of a pod's container.
-func (n *pressureFixture) file(pod *corev1.Pod) func(string) (string, error) {
-	return func(name string) (string, error) { return n.cgroups.Read(n.t, containerDir(n.cgroups, pod)+"/"+name) }
+func (f *pressureFixture) file(pod *corev1.Pod) func(string) (string, error) {
+	return func(name string) (string, error) { return f.cgroups.Read(f.t, containerDir(f.cgroups, pod)+"/"+name) }
 }
 
 // used returns the memory in use as measured by the agent.
-func (n *pressureFixture) used() (int64, error) {
-	text, err := n.cgroups.Read(n.t, "/proc/meminfo")
+func (f *pressureFixture) used() (int64, error) {
+	text, err := f.cgroups.Read(f.t, "/proc/meminfo")
 	if err != nil {
 		return 0, err
 	}
@@ -122,8 +122,8 @@ func (n *pressureFixture) used() (int64, error) {
 }
 
 // audit reads the agent's audit file.
-func (n *pressureFixture) audit() (out []report.Record, err error) {
-	text, err := n.Exec(n.t, n.log, "/nodekit", "cgroups", "read", "/state/audit.log")
+func (f *pressureFixture) audit() (out []report.Record, err error) {
+	text, err := f.Exec(f.t, f.log, "/nodekit", "cgroups", "read", "/state/audit.log")
 	if err != nil {
 		return nil, err
 	}
@@ -147,28 +147,28 @@ func TestMemoryPressure(t *testing.T) {
 		t.Skip("an emulated machine takes minutes")
 	}
 
-	n := newPressureFixture(t)
-	n.deploy(t, "--enforce=memory-throttle,evict,taint", "--evict-also=bare-pods", "--collect-interval=2s")
+	f := newPressureFixture(t)
+	f.deploy(t, "--enforce=memory-throttle,evict,taint", "--evict-also=bare-pods", "--collect-interval=2s")
 	var used int64
-	n.Eventually(t, "use of memory", func() (err error) {
-		used, err = n.used()
+	f.Eventually(t, "use of memory", func() (err error) {
+		used, err = f.used()
 		return err
 	})
-	n.apply(t, fmt.Sprintf(tightRules, used+room*mebi))
+	f.apply(t, fmt.Sprintf(tightRules, used+room*mebi))
 
-	before, err := n.file(n.reader)("memory.current")
+	before, err := f.file(f.reader)("memory.current")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if actions, err := n.audit(); err == nil && len(actions) > 0 {
+	if actions, err := f.audit(); err == nil && len(actions) > 0 {
 		t.Fatalf("a calm node has the actions %+v, want none", actions)
 	}
 
-	graces := n.graces(t, n.grows)
+	graces := f.graces(t, f.grows)
 	begun := time.Now()
-	n.turn(t, n.grows, true)
-	seen := n.watch(graces)
+	f.turn(t, f.grows, true)
+	seen := f.watch(graces)
 	t.Logf("evicted %s after it began to grow, with %d s of grace; %d MiB of the node in use, then %s; the reader held %s, then %s; what grew held %s",
 		time.Since(begun).Round(time.Second), seen.grace, used/mebi, seen.node, before, seen.reader, seen.grows)
 
@@ -176,14 +176,14 @@ func TestMemoryPressure(t *testing.T) {
 		t.Errorf("evicted with %d s of grace, want 7, those of the action", seen.grace)
 	}
 
-	n.Eventually(t, "the files are dropped", func() error {
-		return compare(n.file(n.reader), "memory.current", func(v int64) bool { return v < cached*mebi/2 })
+	f.Eventually(t, "the files are dropped", func() error {
+		return compare(f.file(f.reader), "memory.current", func(v int64) bool { return v < cached*mebi/2 })
 	})
-	n.calmAgain()
-	n.tellsInOrder(n.records())
+	f.calmAgain()
+	f.tellsInOrder(f.records())
 
 	for _, reason := range []string{"AvoidanceTriggered", "NewPodsKeptAway", "RestoreTriggered", "NewPodsWelcome"} {
-		n.awaitEvent(t, reason)
+		f.awaitEvent(t, reason)
 	}
 }
 
@@ -194,10 +194,10 @@ type observedPressure struct {
 }
 
 // watch observes the node until the growing pod is evicted.
-func (n *pressureFixture) watch(graces <-chan int64) (s observedPressure) {
-	n.t.Helper()
+func (f *pressureFixture) watch(graces <-chan int64) (s observedPressure) {
+	f.t.Helper()
 
-	n.Eventually(n.t, "an eviction", func() error {
+	f.Eventually(f.t, "an eviction", func() error {
 		select {
 		case s.grace = <-graces:
 			return nil
@@ -205,18 +205,18 @@ func (n *pressureFixture) watch(graces <-chan int64) (s observedPressure) {
 		}
 
 		// The files of a terminating pod disappear, and an emulated machine may not answer in time.
-		if used, err := n.used(); err == nil {
+		if used, err := f.used(); err == nil {
 			s.node = fmt.Sprintf("%d MiB", used/mebi)
 		}
 
-		for pod, into := range map[*corev1.Pod]*string{n.reader: &s.reader, n.grows: &s.grows} {
-			if text, err := n.file(pod)("memory.current"); err == nil {
+		for pod, into := range map[*corev1.Pod]*string{f.reader: &s.reader, f.grows: &s.grows} {
+			if text, err := f.file(pod)("memory.current"); err == nil {
 				*into = text
 			}
 		}
 
-		if high, err := n.file(n.server)("memory.high"); err == nil && high != "max" {
-			n.t.Errorf("the server has a limit of %s, want none", high)
+		if high, err := f.file(f.server)("memory.high"); err == nil && high != "max" {
+			f.t.Errorf("the server has a limit of %s, want none", high)
 		}
 
 		return fmt.Errorf("the node uses %s, the reader %s, what grows %s", s.node, s.reader, s.grows)
@@ -226,23 +226,23 @@ func (n *pressureFixture) watch(graces <-chan int64) (s observedPressure) {
 }
 
 // calmAgain waits until everything is restored and checks the other pods.
-func (n *pressureFixture) calmAgain() {
-	n.t.Helper()
+func (f *pressureFixture) calmAgain() {
+	f.t.Helper()
 
-	others := []*corev1.Pod{n.server, n.reader, n.keeps}
-	n.Eventually(n.t, "the node is calm", func() error {
+	others := []*corev1.Pod{f.server, f.reader, f.keeps}
+	f.Eventually(f.t, "the node is calm", func() error {
 		for _, pod := range others {
-			high, err := n.file(pod)("memory.high")
+			high, err := f.file(pod)("memory.high")
 			if err != nil {
 				return err
 			}
 
-			if high != n.highs[pod.Name] {
-				return fmt.Errorf("memory.high of %s is %s, want %s", pod.Name, high, n.highs[pod.Name])
+			if high != f.highs[pod.Name] {
+				return fmt.Errorf("memory.high of %s is %s, want %s", pod.Name, high, f.highs[pod.Name])
 			}
 		}
 
-		is, err := n.Client.CoreV1().Nodes().Get(n.t.Context(), n.Name(), metav1.GetOptions{})
+		is, err := f.Client.CoreV1().Nodes().Get(f.t.Context(), f.Name(), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -261,19 +261,19 @@ func (n *pressureFixture) calmAgain() {
 	})
 
 	for _, p := range others {
-		now := n.Await(n.t, p, "is there", func(*corev1.Pod) bool { return true })
+		now := f.Await(f.t, p, "is there", func(*corev1.Pod) bool { return true })
 		if now.UID != p.UID || now.DeletionTimestamp != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
-			n.t.Errorf("%s has the status %+v, want it running without a restart", p.Name, now)
+			f.t.Errorf("%s has the status %+v, want it running without a restart", p.Name, now)
 		}
 	}
 }
 
 // records waits until the audit file contains the end.
-func (n *pressureFixture) records() (out []report.Record) {
-	n.t.Helper()
+func (f *pressureFixture) records() (out []report.Record) {
+	f.t.Helper()
 
-	n.Eventually(n.t, "the audit file tells of the end", func() (err error) {
-		if out, err = n.audit(); err == nil && !slices.ContainsFunc(out, func(r report.Record) bool { return r.Action == report.Untaint }) {
+	f.Eventually(f.t, "the audit file tells of the end", func() (err error) {
+		if out, err = f.audit(); err == nil && !slices.ContainsFunc(out, func(r report.Record) bool { return r.Action == report.Untaint }) {
 			err = fmt.Errorf("its last line is %+v", out[max(len(out)-1, 0):])
 		}
 
@@ -284,13 +284,13 @@ func (n *pressureFixture) records() (out []report.Record) {
 }
 
 // tellsInOrder checks the order of rule, reclaim, eviction, end and restore in the audit file, for the expected pods only.
-func (n *pressureFixture) tellsInOrder(records []report.Record) {
-	n.t.Helper()
+func (f *pressureFixture) tellsInOrder(records []report.Record) {
+	f.t.Helper()
 
 	first := func(what string, match func(*report.Record) bool) time.Time {
 		i := slices.IndexFunc(records, func(r report.Record) bool { return match(&r) })
 		if i < 0 {
-			n.t.Errorf("the audit file has no record of %s, want one", what)
+			f.t.Errorf("the audit file has no record of %s, want one", what)
 			return time.Time{}
 		}
 
@@ -310,7 +310,7 @@ func (n *pressureFixture) tellsInOrder(records []report.Record) {
 	ends := first("the end of the rule", func(r *report.Record) bool { return r.Action == report.RuleEnds && r.Time.After(evicted) })
 	given := first("limits that are given back", func(r *report.Record) bool { return done(report.MemoryRestore, "reader")(r) && r.Time.After(evicted) })
 	if !slices.IsSortedFunc([]time.Time{fires, dropped, evicted, ends, given}, time.Time.Compare) || kept.After(evicted) {
-		n.t.Errorf("fires %s, dropped %s, held %s, evicted %s, ends %s, given back %s, want them in this order", fires, dropped, kept, evicted, ends, given)
+		f.t.Errorf("fires %s, dropped %s, held %s, evicted %s, ends %s, given back %s, want them in this order", fires, dropped, kept, evicted, ends, given)
 	}
 
 	var steps int
@@ -318,7 +318,7 @@ func (n *pressureFixture) tellsInOrder(records []report.Record) {
 	for _, r := range records {
 		switch {
 		case r.Pod != "" && !slices.Contains([]string{"reader", "grows", "keeps"}, r.Pod), r.Action == report.Evict && r.Pod != "grows":
-			n.t.Errorf("the audit file has %+v, want actions on the three pods and one eviction, of grows", r)
+			f.t.Errorf("the audit file has %+v, want actions on the three pods and one eviction, of grows", r)
 		case done(report.MemoryThrottle, "reader")(&r) && r.Time.Before(evicted):
 			steps++
 
@@ -329,6 +329,6 @@ func (n *pressureFixture) tellsInOrder(records []report.Record) {
 	}
 
 	since := func(at time.Time) time.Duration { return at.Sub(fires).Round(10 * time.Millisecond) }
-	n.t.Logf("after the rule began to fire: first files dropped %s, growth held %s, evicted %s, rule ended %s, first room given back %s; %d steps took %.0f MiB of files from the reader",
+	f.t.Logf("after the rule began to fire: first files dropped %s, growth held %s, evicted %s, rule ended %s, first room given back %s; %d steps took %.0f MiB of files from the reader",
 		since(dropped), since(kept), since(evicted), since(ends), since(given), steps, freed/mebi)
 }

@@ -44,13 +44,13 @@ type swapFixture struct {
 type nodeMemory struct{ total, used, swapped, use float64 }
 
 // memory reads the metrics.
-func (n *swapFixture) memory(ctx context.Context) (m nodeMemory, err error) {
+func (f *swapFixture) memory(ctx context.Context) (m nodeMemory, err error) {
 	for series, to := range map[string]*float64{
 		"crane_agent_node_memory_bytes": &m.total, "crane_agent_node_memory_usage_bytes": &m.used, "crane_agent_node_memory_swapped_bytes": &m.swapped,
 		`crane_agent_elastic_memory_bytes{term="use"}`: &m.use,
 	} {
 		var problem error
-		*to, problem = n.metric(ctx, series)
+		*to, problem = f.metric(ctx, series)
 		err = errors.Join(err, problem)
 	}
 
@@ -58,10 +58,10 @@ func (n *swapFixture) memory(ctx context.Context) (m nodeMemory, err error) {
 }
 
 // file reads a number from a file of a pod's container.
-func (n *swapFixture) file(t testing.TB, pod *corev1.Pod, name string) (int64, error) {
+func (f *swapFixture) file(t testing.TB, pod *corev1.Pod, name string) (int64, error) {
 	t.Helper()
 
-	text, err := n.cgroups.Read(t, containerDir(n.cgroups, pod)+"/"+name)
+	text, err := f.cgroups.Read(t, containerDir(f.cgroups, pod)+"/"+name)
 	if err != nil {
 		return 0, err
 	}
@@ -73,11 +73,11 @@ func (n *swapFixture) file(t testing.TB, pod *corev1.Pod, name string) (int64, e
 // moves no memory of others to swap.
 func TestMemoryWithSwap(t *testing.T) {
 	const swap, held, out = 192, 96, 40
-	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, SwapMiB: swap})
+	f := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, SwapMiB: swap})
 	run := func(name string, ask, limit corev1.ResourceList, args ...string) *corev1.Pod {
-		pod := s.Pod(name, "memory-hog", args, ask, limit)
+		pod := f.Pod(name, "memory-hog", args, ask, limit)
 		pod.Labels = batch()
-		return s.Run(t, pod)
+		return f.Run(t, pod)
 	}
 
 	n := &swapFixture{
@@ -85,14 +85,14 @@ func TestMemoryWithSwap(t *testing.T) {
 		reader: run("reader", nil, nil, "-mib", strconv.Itoa(held), "-file", "/tmp/cache"),
 	}
 
-	n.cgroups = s.Cgroups(t)
+	n.cgroups = f.Cgroups(t)
 	for pod, may := range map[*corev1.Pod]bool{n.idle: true, n.reader: false} {
 		if most, err := n.file(t, pod, "memory.swap.max"); err != nil || most > 0 != may {
 			t.Fatalf("the kubelet lets %s have %d bytes of swap, %v, want swap for the idle pod alone", pod.Name, most, err)
 		}
 	}
 
-	s.Eventually(t, "the memory is taken", func() error {
+	f.Eventually(t, "the memory is taken", func() error {
 		for _, pod := range []*corev1.Pod{n.idle, n.reader} {
 			if has, err := n.file(t, pod, "memory.current"); err != nil || has < held*mebi {
 				return fmt.Errorf("%s has %d bytes, %w", pod.Name, has, err)
@@ -102,7 +102,7 @@ func TestMemoryWithSwap(t *testing.T) {
 		return nil
 	})
 
-	n.deployment = s.deploy(t, "--enforce=node-resource,memory-throttle,evict", "--evict-also=bare-pods", "--collect-interval=2s")
+	n.deployment = f.deploy(t, "--enforce=node-resource,memory-throttle,evict", "--evict-also=bare-pods", "--collect-interval=2s")
 	before := n.settled(t, 0)
 	if before.total >= (1536+swap/2)*mebi || before.swapped > mebi {
 		t.Errorf("a node of 1536 MiB and %d of swap is %+v, want memory alone to count", swap, before)
@@ -123,13 +123,13 @@ func TestMemoryWithSwap(t *testing.T) {
 		inSwap/mebi, after.used/mebi, before.used/mebi, after.use/mebi, before.use/mebi, after.swapped/mebi)
 
 	// A rule just above the memory in use does nothing, although with swap it would be exceeded.
-	remove := s.put(t, fmt.Sprintf(swapRules, int64(after.used)+out*mebi))
+	remove := f.put(t, fmt.Sprintf(swapRules, int64(after.used)+out*mebi))
 	n.undisturbed(t, 20*time.Second)
 	remove()
 
 	// A rule that always fires reclaims page cache and swaps out no memory within a request.
-	s.apply(t, memoryRules)
-	s.Eventually(t, "the files are dropped", func() error {
+	f.apply(t, memoryRules)
+	f.Eventually(t, "the files are dropped", func() error {
 		has, err := n.file(t, n.reader, "memory.current")
 		if err == nil && has > held/2*mebi {
 			err = fmt.Errorf("the reader has %d bytes", has)
@@ -142,19 +142,19 @@ func TestMemoryWithSwap(t *testing.T) {
 		t.Errorf("%d bytes of the idle pod are in swap, %v, want %d as before", now, err, inSwap)
 	}
 
-	s.awaitSame(t, n.idle)
-	s.awaitSame(t, n.reader)
+	f.awaitSame(t, n.idle)
+	f.awaitSame(t, n.reader)
 }
 
 // settled waits until the given amount is in swap and ten measurements in a row leave as much to others, and returns the metrics.
-func (n *swapFixture) settled(t testing.TB, swapped float64) (m nodeMemory) {
+func (f *swapFixture) settled(t testing.TB, swapped float64) (m nodeMemory) {
 	t.Helper()
 
 	const slack = 24 * mebi // less than what is swapped out
 	good := 0
-	n.Eventually(t, "what is in swap counts", func() error {
+	f.Eventually(t, "what is in swap counts", func() error {
 		var err error
-		if m, err = n.memory(t.Context()); err != nil {
+		if m, err = f.memory(t.Context()); err != nil {
 			return err
 		}
 
@@ -176,13 +176,13 @@ func (n *swapFixture) settled(t testing.TB, swapped float64) (m nodeMemory) {
 }
 
 // undisturbed checks for a while that no pod is evicted or throttled.
-func (n *swapFixture) undisturbed(t testing.TB, long time.Duration) {
+func (f *swapFixture) undisturbed(t testing.TB, long time.Duration) {
 	t.Helper()
 
 	for begun := time.Now(); time.Since(begun) < long; {
-		for _, pod := range []*corev1.Pod{n.idle, n.reader} {
-			n.awaitSame(t, pod)
-			if high, err := n.cgroups.Read(t, containerDir(n.cgroups, pod)+"/memory.high"); err == nil && high != "max" {
+		for _, pod := range []*corev1.Pod{f.idle, f.reader} {
+			f.awaitSame(t, pod)
+			if high, err := f.cgroups.Read(t, containerDir(f.cgroups, pod)+"/memory.high"); err == nil && high != "max" {
 				t.Fatalf("memory.high of %s is %s, want no limit", pod.Name, high)
 			}
 		}

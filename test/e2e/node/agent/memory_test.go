@@ -43,35 +43,35 @@ spec:
 // TestMemory checks on cgroup v2 that a pod with unused page cache is reclaimed and limited without being killed, and is restored by the
 // next agent after a kill and after the rule was deleted.
 func TestMemory(t *testing.T) {
-	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2})
+	f := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2})
 	const mib = 96
-	reader := s.batchPod(t, "reader", "memory-hog", "-mib", strconv.Itoa(mib), "-file", "/tmp/cache")
-	c := s.Cgroups(t)
+	reader := f.batchPod(t, "reader", "memory-hog", "-mib", strconv.Itoa(mib), "-file", "/tmp/cache")
+	c := f.Cgroups(t)
 	read := func(name string) (string, error) {
 		return c.Read(t, containerDir(c, reader)+"/"+name)
 	}
 
-	s.Eventually(t, "the files are in memory", func() error {
+	f.Eventually(t, "the files are in memory", func() error {
 		return compare(read, "memory.current", func(n int64) bool { return n > mib<<20 })
 	})
-	s.apply(t, memoryRules)
-	d := s.deploy(t, "--enforce=memory-throttle", "--collect-interval=2s")
-	s.Eventually(t, "the pod has a limit", func() error {
+	f.apply(t, memoryRules)
+	d := f.deploy(t, "--enforce=memory-throttle", "--collect-interval=2s")
+	f.Eventually(t, "the pod has a limit", func() error {
 		return compare(read, "memory.high", func(n int64) bool { return n < mib<<20 })
 	})
 
-	s.Eventually(t, "the files are dropped", func() error {
+	f.Eventually(t, "the files are dropped", func() error {
 		return compare(read, "memory.current", func(n int64) bool { return n < mib/2<<20 })
 	})
 	d.kill(t, c)
-	s.awaitEvent(t, "ChangesUndone")
-	s.Await(t, d.pod, "is another process", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 && isReady(p) })
-	s.Eventually(t, "the pod has a limit again", func() error {
+	f.awaitEvent(t, "ChangesUndone")
+	f.Await(t, d.pod, "is another process", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 && isReady(p) })
+	f.Eventually(t, "the pod has a limit again", func() error {
 		return compare(read, "memory.high", func(n int64) bool { return n < mib<<20 })
 	})
 
-	s.dropRule(t, "full")
-	s.Eventually(t, "the pod has no limit", func() error {
+	f.dropRule(t, "full")
+	f.Eventually(t, "the pod has no limit", func() error {
 		text, err := read("memory.high")
 		if err == nil && text != "max" {
 			err = fmt.Errorf("memory.high is %s", text)
@@ -80,7 +80,7 @@ func TestMemory(t *testing.T) {
 		return err
 	})
 
-	now, err := s.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), reader.Name, metav1.GetOptions{})
+	now, err := f.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), reader.Name, metav1.GetOptions{})
 	if err != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the pod has the status %+v, %v, want it running without a restart", now.Status, err)
 	}
@@ -96,14 +96,14 @@ func (d *deployment) kill(t testing.TB, c *node.Cgroups) {
 }
 
 // dropRule deletes a NodeQOS.
-func (s fixture) dropRule(t testing.TB, name string) {
+func (f fixture) dropRule(t testing.TB, name string) {
 	t.Helper()
 
 	rule := &unstructured.Unstructured{}
 	rule.SetGroupVersionKind(ensurancev1alpha1.GroupVersion.WithKind("NodeQOS"))
 	rule.SetName(name)
 
-	if err := s.client.Delete(t.Context(), rule); err != nil {
+	if err := f.client.Delete(t.Context(), rule); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -160,11 +160,11 @@ type trace struct {
 }
 
 // record starts a trace; each state is checked, and the end of the test reports errors.
-func (s fixture) record(t testing.TB) *trace {
+func (f fixture) record(t testing.TB) *trace {
 	t.Helper()
 
 	// Longer than any test, otherwise it ends at a random time.
-	w, err := s.Client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + s.Name(), TimeoutSeconds: new(int64(3600))})
+	w, err := f.Client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + f.Name(), TimeoutSeconds: new(int64(3600))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,10 +262,10 @@ func (tr *trace) len() int {
 }
 
 // awaitOffer waits until the node's state is as expected.
-func (s fixture) awaitOffer(t testing.TB, tr *trace, what string, ok func(offered) bool) (found offered) {
+func (f fixture) awaitOffer(t testing.TB, tr *trace, what string, ok func(offered) bool) (found offered) {
 	t.Helper()
 
-	s.Eventually(t, what, func() (err error) {
+	f.Eventually(t, what, func() (err error) {
 		if found, err = tr.last(); err == nil && !ok(found) {
 			err = fmt.Errorf("it shows %+v", found)
 		}
@@ -278,10 +278,10 @@ func (s fixture) awaitOffer(t testing.TB, tr *trace, what string, ok func(offere
 
 // leaveBehind sets the state that a stopped agent leaves: a core and some memory requested by pods, and all memory offered before, so that
 // nothing has to grow for minutes.
-func (s fixture) leaveBehind(t testing.TB, memory string) {
+func (f fixture) leaveBehind(t testing.TB, memory string) {
 	t.Helper()
 
-	all := s.object(t).Status.Allocatable[corev1.ResourceMemory]
+	all := f.object(t).Status.Allocatable[corev1.ResourceMemory]
 	text, err := json.Marshal(map[string]any{
 		"at": time.Now().UTC(), "ended": true,
 		"cpu":    map[string]string{"advertised": "1", "was": "1", "allocated": "1"},
@@ -291,17 +291,17 @@ func (s fixture) leaveBehind(t testing.TB, memory string) {
 		t.Fatal(err)
 	}
 
-	s.show(t, "1", memory, map[string]string{ensurancev1alpha1.AnnotationElasticResources: string(text)})
+	f.show(t, "1", memory, map[string]string{ensurancev1alpha1.AnnotationElasticResources: string(text)})
 }
 
 // showNothing sets the resources to 0, as a starting kubelet that registers its node again does.
-func (s fixture) showNothing(t testing.TB) {
+func (f fixture) showNothing(t testing.TB) {
 	t.Helper()
-	s.show(t, "0", "0", map[string]string{})
+	f.show(t, "0", "0", map[string]string{})
 }
 
 // show writes the node's state.
-func (s fixture) show(t testing.TB, cpu, memory string, annotations map[string]string) {
+func (f fixture) show(t testing.TB, cpu, memory string, annotations map[string]string) {
 	t.Helper()
 
 	list := map[corev1.ResourceName]string{ensurancev1alpha1.ResourceReclaimedCPU: cpu, ensurancev1alpha1.ResourceReclaimedMemory: memory}
@@ -312,16 +312,16 @@ func (s fixture) show(t testing.TB, cpu, memory string, annotations map[string]s
 		t.Fatal(err)
 	}
 
-	if _, err := s.Client.CoreV1().Nodes().Patch(t.Context(), s.Name(), types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := f.Client.CoreV1().Nodes().Patch(t.Context(), f.Name(), types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // object returns the Node.
-func (s fixture) object(t testing.TB) *corev1.Node {
+func (f fixture) object(t testing.TB) *corev1.Node {
 	t.Helper()
 
-	node, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
+	node, err := f.Client.CoreV1().Nodes().Get(t.Context(), f.Name(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

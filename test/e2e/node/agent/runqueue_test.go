@@ -32,12 +32,12 @@ spec:
 // TestRunQueueWait checks that with the component for the host's PID namespace the agent measures how long threads wait for a CPU, and
 // that rules act on it.
 func TestRunQueueWait(t *testing.T) {
-	s := newFixture(t, node.Options{})
+	f := newFixture(t, node.Options{})
 	// Twice the number of CPUs: together they wait as long as half of them.
 	threads := 2 * max(runtime.NumCPU(), 2)
-	hog := s.hog(t, "hog", strconv.Itoa(threads), nil, nil)
-	s.apply(t, queueRules)
-	d := s.deploySet(t, s.component(t, "run-queue-wait", s.daemonSet(t, enforceThrottle()...)))
+	hog := f.hog(t, "hog", strconv.Itoa(threads), nil, nil)
+	f.apply(t, queueRules)
+	d := f.deploySet(t, f.component(t, "run-queue-wait", f.daemonSet(t, enforceThrottle()...)))
 	series := fmt.Sprintf("crane_agent_pod_run_queue_wait_ratio{namespace=%q,pod=%q,uid=%q}", hog.Namespace, hog.Name, hog.UID)
 
 	value := func(ok func(float64) bool) func() error {
@@ -51,14 +51,14 @@ func TestRunQueueWait(t *testing.T) {
 		}
 	}
 
-	s.Eventually(t, "nobody waits", value(func(v float64) bool { return v < 0.5 }))
-	s.turn(t, hog, true)
-	s.Eventually(t, "threads wait for each other", value(func(v float64) bool { return v > 0.5 && v <= float64(threads) }))
-	s.awaitThrottled(t, hog)
+	f.Eventually(t, "nobody waits", value(func(v float64) bool { return v < 0.5 }))
+	f.turn(t, hog, true)
+	f.Eventually(t, "threads wait for each other", value(func(v float64) bool { return v > 0.5 && v <= float64(threads) }))
+	f.awaitThrottled(t, hog)
 }
 
 // component applies a component of config/ to a DaemonSet.
-func (s fixture) component(t testing.TB, name string, set *appsv1.DaemonSet) *appsv1.DaemonSet {
+func (f fixture) component(t testing.TB, name string, set *appsv1.DaemonSet) *appsv1.DaemonSet {
 	t.Helper()
 
 	content, err := config.Components.ReadFile("components/" + name + "/kustomization.yaml")

@@ -55,7 +55,7 @@ func configMap(t testing.TB, dir, name, key string) string {
 
 // schedule runs crane-scheduler beside the cluster's own with the configuration of config/crane-scheduler and the permissions of
 // config/rbac. Zones are filtered first, so that a waiting pod reports them even on a full node.
-func (s fixture) schedule(t testing.TB) {
+func (f fixture) schedule(t testing.TB) {
 	t.Helper()
 
 	binary := node.Binary(t, scheduler)
@@ -112,9 +112,9 @@ func (s fixture) schedule(t testing.TB) {
 }
 
 // whole returns a pod for crane-scheduler with the given CPUs of one zone.
-func (s fixture) whole(name string, cpus int) *corev1.Pod {
+func (f fixture) whole(name string, cpus int) *corev1.Pod {
 	list := node.Resources(fmt.Sprint(cpus), "64Mi")
-	pod := s.Pod(name, "cpu-hog", []string{"-threads", "1"}, list, list)
+	pod := f.Pod(name, "cpu-hog", []string{"-threads", "1"}, list, list)
 	pod.Spec.NodeName = ""
 	pod.Spec.SchedulerName = scheduler
 	pod.Annotations = map[string]string{topologyv1alpha1.AnnotationPodTopologyAwareness: "true"}
@@ -137,16 +137,16 @@ const keptMemory = 164 << 20
 
 // awaitZones waits until the NodeResourceTopology has the reserved CPUs, the usable CPUs of each zone and the reserved memory of one zone, and
 // the zones' memory adds up to the node's.
-func (s fixture) awaitZones(t testing.TB, reserved numa.CPUSet, keeps int, usable ...int) {
+func (f fixture) awaitZones(t testing.TB, reserved numa.CPUSet, keeps int, usable ...int) {
 	t.Helper()
 
-	s.Eventually(t, "the zones of the node", func() error {
-		nrt, err := s.topology(t)
+	f.Eventually(t, "the zones of the node", func() error {
+		nrt, err := f.topology(t)
 		if err != nil {
 			return err
 		}
 
-		n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
+		n, err := f.Client.CoreV1().Nodes().Get(t.Context(), f.Name(), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -195,10 +195,10 @@ func TestSchedulerAndAgent(t *testing.T) {
 	half := all / 2
 	own := cpus(0, half-1)
 	reserved := cpus(half, all-1)
-	s := newFixture(t, node.Options{NUMAZones: 2, ReservedCPUs: reserved.String(), Reserved: node.Resources("", "64Mi"), SplitConfig: true, OwnCertificate: true, Restart: true})
-	s.Run(t, s.Pod("bystander", "pause", nil, nil, nil))
-	before := s.Settings(t)
-	set := s.daemonSet(t, cpuManager()...)
+	f := newFixture(t, node.Options{NUMAZones: 2, ReservedCPUs: reserved.String(), Reserved: node.Resources("", "64Mi"), SplitConfig: true, OwnCertificate: true, Restart: true})
+	f.Run(t, f.Pod("bystander", "pause", nil, nil, nil))
+	before := f.Settings(t)
+	set := f.daemonSet(t, cpuManager()...)
 	agent := &set.Spec.Template.Spec
 
 	// The pod needs all remaining CPU.
@@ -208,22 +208,22 @@ func TestSchedulerAndAgent(t *testing.T) {
 	const keys = "kubelet-pki"
 	agent.Volumes = slices.DeleteFunc(agent.Volumes, func(v corev1.Volume) bool { return v.Name == keys })
 	agent.Containers[0].VolumeMounts = slices.DeleteFunc(agent.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == keys })
-	s.deploySet(t, set)
-	s.schedule(t)
-	s.awaitZones(t, reserved, 0, half, 0)
+	f.deploySet(t, set)
+	f.schedule(t)
+	f.awaitZones(t, reserved, 0, half, 0)
 
-	first := s.Run(t, s.whole("first", half))
-	if result := first.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]; first.Spec.NodeName != s.Name() ||
+	first := f.Run(t, f.whole("first", half))
+	if result := first.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]; first.Spec.NodeName != f.Name() ||
 		!strings.Contains(result, `"name":"node0"`) || !strings.Contains(result, fmt.Sprintf(`"cpu":"%d"`, half)) || strings.Contains(result, "node1") {
-		t.Errorf("the pod is on %s with the zones %s, want %s and node0 alone", first.Spec.NodeName, result, s.Name())
+		t.Errorf("the pod is on %s with the zones %s, want %s and node0 alone", first.Spec.NodeName, result, f.Name())
 	}
-	if got := s.awaitAlone(t, first, half); got != own {
+	if got := f.awaitAlone(t, first, half); got != own {
 		t.Errorf("it runs on %s, want the zone's CPUs %s", got, own)
 	}
 
-	second := s.whole("second", half)
-	s.Create(t, second)
-	s.Await(t, second, "waits for a zone", func(p *corev1.Pod) bool {
+	second := f.whole("second", half)
+	f.Create(t, second)
+	f.Await(t, second, "waits for a zone", func(p *corev1.Pod) bool {
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 				return strings.Contains(c.Message, fmt.Sprintf("insufficient resource of NUMA node (no zone has cpu=%d free)", half))
@@ -233,25 +233,25 @@ func TestSchedulerAndAgent(t *testing.T) {
 		return false
 	})
 
-	s.Delete(t, first)
-	second = s.Await(t, second, "is Ready", isReady)
-	if got := s.awaitAlone(t, second, half); got != own {
+	f.Delete(t, first)
+	second = f.Await(t, second, "is Ready", isReady)
+	if got := f.awaitAlone(t, second, half); got != own {
 		t.Errorf("it runs on %s, want the zone's CPUs %s", got, own)
 	}
 
-	s.Delete(t, second)
-	s.awaitAsBefore(t, before)
+	f.Delete(t, second)
+	f.awaitAsBefore(t, before)
 
 	// A restarted kubelet may reserve other CPUs and memory of another zone.
-	s.reconfigure(t, reserved, own)
-	s.awaitZones(t, own, 1, 0, all-half)
+	f.reconfigure(t, reserved, own)
+	f.awaitZones(t, own, 1, 0, all-half)
 }
 
 // reconfigure changes the CPUs reserved by the kubelet, reserves memory of the second zone and restarts it.
-func (s fixture) reconfigure(t testing.TB, before, now numa.CPUSet) {
+func (f fixture) reconfigure(t testing.TB, before, now numa.CPUSet) {
 	t.Helper()
 
-	files, err := filepath.Glob(s.Path("/etc/crane/kubelet.d/*.conf"))
+	files, err := filepath.Glob(f.Path("/etc/crane/kubelet.d/*.conf"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("drop-in files %q, %v, want one", files, err)
 	}
@@ -268,11 +268,11 @@ func (s fixture) reconfigure(t testing.TB, before, now numa.CPUSet) {
 	}
 
 	// A kubelet does not start with the state of another policy.
-	if err := os.Remove(s.Path("/var/lib/kubelet/memory_manager_state")); err != nil {
+	if err := os.Remove(f.Path("/var/lib/kubelet/memory_manager_state")); err != nil {
 		t.Fatal(err)
 	}
 
-	if err := s.Kill("kubelet"); err != nil {
+	if err := f.Kill("kubelet"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -19,13 +19,13 @@ import (
 
 // scrape returns the metrics of an agent's pod, as a ServiceAccount with the ClusterRole craned-metrics-reader: config/ serves them over TLS
 // to clients that may get them.
-func (s fixture) scrape(ctx context.Context, pod *corev1.Pod) (string, error) {
+func (f fixture) scrape(ctx context.Context, pod *corev1.Pod) (string, error) {
 	const namespace, name = "crane-system", "scraper"
-	accounts := s.Client.CoreV1().ServiceAccounts(namespace)
+	accounts := f.Client.CoreV1().ServiceAccounts(namespace)
 
 	_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err == nil {
-		_, err = s.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		_, err = f.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "craned-metrics-reader"},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},

@@ -18,10 +18,10 @@ import (
 )
 
 // settingsInside reads them on a node in a virtual machine from a Watcher pod, by their path below kubepods.
-func (s fixture) settingsInside(t testing.TB, watcher *corev1.Pod) map[string]string {
+func (f fixture) settingsInside(t testing.TB, watcher *corev1.Pod) map[string]string {
 	t.Helper()
 
-	all := s.walk(t, watcher, node.HostRoot+"/sys/fs/cgroup/kubepods", node.SettingFiles()...)
+	all := f.walk(t, watcher, node.HostRoot+"/sys/fs/cgroup/kubepods", node.SettingFiles()...)
 	maps.DeleteFunc(all, func(path, _ string) bool { return !strings.Contains(path, "/pod") })
 
 	if len(all) == 0 {
@@ -32,11 +32,11 @@ func (s fixture) settingsInside(t testing.TB, watcher *corev1.Pod) map[string]st
 }
 
 // awaitAsBefore waits until every setting is as before.
-func (s fixture) awaitAsBefore(t testing.TB, before map[string]string) {
+func (f fixture) awaitAsBefore(t testing.TB, before map[string]string) {
 	t.Helper()
 
-	s.Eventually(t, "every setting is as before", func() error {
-		if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
+	f.Eventually(t, "every setting is as before", func() error {
+		if c := node.ChangedSettings(before, f.Settings(t)); len(c) > 0 {
 			return fmt.Errorf("%d differ: %s", len(c), strings.Join(c, "; "))
 		}
 
@@ -45,12 +45,12 @@ func (s fixture) awaitAsBefore(t testing.TB, before map[string]string) {
 }
 
 // file returns the path of a file of a container's cgroup on a node in namespaces.
-func (s fixture) file(controller, name string, pod *corev1.Pod) string {
-	if s.Cgroup() != 1 {
+func (f fixture) file(controller, name string, pod *corev1.Pod) string {
+	if f.Cgroup() != 1 {
 		controller = ""
 	}
 
-	return filepath.Join(s.Path("/sys/fs/cgroup"), controller, node.Group(pod), name)
+	return filepath.Join(f.Path("/sys/fs/cgroup"), controller, node.Group(pod), name)
 }
 
 // containerDir returns the cgroup directory of a pod's container.
@@ -59,17 +59,17 @@ func containerDir(c *node.Cgroups, pod *corev1.Pod) string {
 }
 
 // awaitThrottled waits until the pod's container has a limit and the kernel has enforced it.
-func (s fixture) awaitThrottled(t testing.TB, pod *corev1.Pod) {
+func (f fixture) awaitThrottled(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
-	s.awaitHeldDown(t, s.Cgroups(t), pod)
+	f.awaitHeldDown(t, f.Cgroups(t), pod)
 }
 
 // awaitHeldDown is awaitThrottled for the given cgroups.
-func (s fixture) awaitHeldDown(t testing.TB, cgroups *node.Cgroups, pod *corev1.Pod) {
+func (f fixture) awaitHeldDown(t testing.TB, cgroups *node.Cgroups, pod *corev1.Pod) {
 	t.Helper()
 
 	first := int64(-1)
-	s.Eventually(t, pod.Name+" is throttled", func() error {
+	f.Eventually(t, pod.Name+" is throttled", func() error {
 		limits, err := cgroups.ContainerLimits(t, pod)
 		if err != nil {
 			return err

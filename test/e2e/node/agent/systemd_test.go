@@ -15,30 +15,30 @@ import (
 
 // TestThrottleWithSystemd checks that a pod is throttled and restored although systemd resets limits on a daemon-reload.
 func TestThrottleWithSystemd(t *testing.T) {
-	s := newMachineFixture(t, node.Options{CgroupDriver: realnode.Systemd})
+	f := newMachineFixture(t, node.Options{CgroupDriver: realnode.Systemd})
 	// It is always busy: at its least limit, a process that switches it off would take minutes.
-	hog := s.batchPod(t, "hog", "cpu-hog", "-threads", "1")
-	cgroups := s.Cgroups(t)
-	system := s.Run(t, s.HostPod("system"))
-	s.apply(t, throttleRules)
-	s.deploy(t, "--enforce=cpu-throttle", "--collect-interval=2s")
-	s.awaitHeldDown(t, cgroups, hog)
+	hog := f.batchPod(t, "hog", "cpu-hog", "-threads", "1")
+	cgroups := f.Cgroups(t)
+	system := f.Run(t, f.HostPod("system"))
+	f.apply(t, throttleRules)
+	f.deploy(t, "--enforce=cpu-throttle", "--collect-interval=2s")
+	f.awaitHeldDown(t, cgroups, hog)
 	_, id, _ := strings.Cut(hog.Status.ContainerStatuses[0].ContainerID, "://")
 
 	scope := "cri-containerd-" + id + ".scope"
 	for _, command := range [][]string{{"daemon-reload"}, {"set-property", "--runtime", scope, "CPUQuota="}} {
-		if _, err := s.ExecOnNode(t, system, append([]string{"systemctl"}, command...)...); err != nil {
+		if _, err := f.ExecOnNode(t, system, append([]string{"systemctl"}, command...)...); err != nil {
 			t.Fatal(err)
 		}
 
 		if limits, err := cgroups.ContainerLimits(t, hog); err == nil {
 			t.Logf("after %s the limit is %g cores", command[0], limits.Cores)
 		}
-		s.awaitHeldDown(t, cgroups, hog)
+		f.awaitHeldDown(t, cgroups, hog)
 	}
 
-	s.dropRule(t, "busy")
-	s.Eventually(t, "limits are as before", func() error {
+	f.dropRule(t, "busy")
+	f.Eventually(t, "limits are as before", func() error {
 		ofPod, err := cgroups.PodLimits(t, hog)
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ type kernelZone struct {
 }
 
 // kernelZones reads the zones and the sibling threads of each CPU from a pod that runs the program cgroups.
-func (s fixture) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone, siblings map[int]numa.CPUSet) {
+func (f fixture) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone, siblings map[int]numa.CPUSet) {
 	t.Helper()
 
 	set := func(text string) numa.CPUSet {
@@ -41,7 +41,7 @@ func (s fixture) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone,
 	}
 
 	siblings = map[int]numa.CPUSet{}
-	for name, text := range s.walk(t, pod, "/sys/devices/system/cpu", "thread_siblings_list") {
+	for name, text := range f.walk(t, pod, "/sys/devices/system/cpu", "thread_siblings_list") {
 		cpu, err := strconv.Atoi(strings.TrimPrefix(path.Base(path.Dir(path.Dir(name))), "cpu"))
 		if err != nil {
 			t.Fatalf("the kernel's file %s names no CPU: %v", name, err)
@@ -50,7 +50,7 @@ func (s fixture) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone,
 		siblings[cpu] = set(text)
 	}
 
-	files := s.walk(t, pod, "/sys/devices/system/node", "cpulist", "distance", "meminfo")
+	files := f.walk(t, pod, "/sys/devices/system/node", "cpulist", "distance", "meminfo")
 	for i := 0; files[fmt.Sprintf("/node%d/cpulist", i)] != ""; i++ {
 		dir := fmt.Sprintf("/node%d/", i)
 		z := kernelZone{cpus: set(files[dir+"cpulist"])}
@@ -81,12 +81,12 @@ func (s fixture) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone,
 }
 
 // walk reads all files of the given names below a directory of the pod by their relative path.
-func (s fixture) walk(t testing.TB, pod *corev1.Pod, dir string, names ...string) map[string]string {
+func (f fixture) walk(t testing.TB, pod *corev1.Pod, dir string, names ...string) map[string]string {
 	t.Helper()
 
 	found := map[string]string{}
-	s.Eventually(t, "files below "+dir, func() error {
-		out, err := s.Exec(t, pod, append([]string{"/nodekit", "cgroups", "walk", dir}, names...)...)
+	f.Eventually(t, "files below "+dir, func() error {
+		out, err := f.Exec(t, pod, append([]string{"/nodekit", "cgroups", "walk", dir}, names...)...)
 		if err != nil {
 			return err
 		}
@@ -104,27 +104,27 @@ func TestRealZones(t *testing.T) {
 		reservedCPU, reservedMemory = 4500, 1100 << 20 // more than a zone has
 		evicts                      = 100 << 20        // the kubelet's eviction threshold
 	)
-	s := newMachineFixture(t, node.Options{
+	f := newMachineFixture(t, node.Options{
 		Machine: true, Cgroup: 2, CPUs: 8, Threads: 2, NUMAZones: 2, RealZones: true, MemoryMiB: 2048, Reserved: node.Resources("4500m", "1100Mi"),
 	})
 
-	look := s.Run(t, s.Pod("look", "cgroups", []string{"stay"}, nil, nil))
-	kernel, siblings := s.kernelZones(t, look)
+	look := f.Run(t, f.Pod("look", "cgroups", []string{"stay"}, nil, nil))
+	kernel, siblings := f.kernelZones(t, look)
 	if len(kernel) != 2 || kernel[0].cpus.String() != "0-3" || kernel[1].cpus.String() != "4-7" || kernel[0].distances[1] != 21 || siblings[4].Len() != 2 {
 		t.Fatalf("the kernel has the zones %+v, and cores of the threads %v, want two zones of four CPUs with two threads a core", kernel, siblings)
 	}
 
-	s.deploy(t, append(cpuManager(), "--collect-interval=5s")...)
-	s.awaitTopology(t)
+	f.deploy(t, append(cpuManager(), "--collect-interval=5s")...)
+	f.awaitTopology(t)
 
-	nrt, err := s.topology(t)
+	nrt, err := f.topology(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	s.asTheKernel(t, nrt, kernel)
+	f.asTheKernel(t, nrt, kernel)
 	left := kernel[0].memory + kernel[1].memory - reservedMemory - evicts
-	if n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{}); err != nil || n.Status.Allocatable.Memory().Value() != left {
+	if n, err := f.Client.CoreV1().Nodes().Get(t.Context(), f.Name(), metav1.GetOptions{}); err != nil || n.Status.Allocatable.Memory().Value() != left {
 		t.Errorf("the node's status leaves %s of memory to pods, %v, want %d bytes as in the zones", n.Status.Allocatable.Memory(), err, left)
 	}
 
@@ -135,22 +135,22 @@ func TestRealZones(t *testing.T) {
 		}
 	}
 
-	near := s.pinnedTo("near", "node1", "2", "memory-hog", "-mib", "64")
+	near := f.pinnedTo("near", "node1", "2", "memory-hog", "-mib", "64")
 	list := node.Resources("2", "128Mi")
 	near.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list}
-	near = s.Run(t, near)
+	near = f.Run(t, near)
 
 	// Without a limit it may use all memory, which no zone has.
-	far := s.pinnedTo("far", "node1", "1", "pause")
+	far := f.pinnedTo("far", "node1", "1", "pause")
 	far.Spec.Containers[0].Resources.Limits = node.Resources("1", "")
-	far = s.Run(t, far)
-	cgroups := s.Cgroups(t)
+	far = f.Run(t, far)
+	cgroups := f.Cgroups(t)
 	read := func(pod *corev1.Pod, file string) (string, error) {
 		return cgroups.Read(t, path.Join(containerDir(cgroups, pod), file))
 	}
 
 	var own numa.CPUSet
-	s.Eventually(t, "pods run where they should", func() error {
+	f.Eventually(t, "pods run where they should", func() error {
 		var got []string
 		for _, pod := range []*corev1.Pod{near, far, look} {
 			for _, file := range []string{"cpuset.cpus.effective", "cpuset.mems.effective"} {
@@ -186,7 +186,7 @@ func TestRealZones(t *testing.T) {
 		}
 	}
 
-	s.Eventually(t, "its memory is in its zone", func() error {
+	f.Eventually(t, "its memory is in its zone", func() error {
 		stat, err := read(near, "memory.numa_stat")
 		if err != nil {
 			return err
@@ -204,7 +204,7 @@ func TestRealZones(t *testing.T) {
 }
 
 // asTheKernel checks that zones, distances and memory match the kernel, and that the memory matches the kubelet's capacity.
-func (s fixture) asTheKernel(t testing.TB, nrt *topologyv1alpha1.NodeResourceTopology, kernel []kernelZone) {
+func (f fixture) asTheKernel(t testing.TB, nrt *topologyv1alpha1.NodeResourceTopology, kernel []kernelZone) {
 	t.Helper()
 
 	if len(nrt.Zones) != len(kernel) {
@@ -230,7 +230,7 @@ func (s fixture) asTheKernel(t testing.TB, nrt *topologyv1alpha1.NodeResourceTop
 		all += want.memory
 	}
 
-	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
+	n, err := f.Client.CoreV1().Nodes().Get(t.Context(), f.Name(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
