@@ -91,6 +91,7 @@ func addAdoption(ctx context.Context, d *dependencies) error {
 		Notify:          d.notify,
 	}
 
+	// Throttling rates and the reaction within the day need PromQL.
 	if d.source != nil {
 		cfg.Reaction = d.source
 		cfg.ReactionInterval = d.Adoption.ReactionInterval
@@ -106,13 +107,14 @@ func addAdoption(ctx context.Context, d *dependencies) error {
 		return fmt.Errorf("adding adoption: %w", err)
 	}
 
+	// The webhook gives new pods the adopted requests, which a dry run must not.
 	if !d.Webhook.Enabled || d.Adoption.DryRun {
 		return nil
 	}
 
 	find, err := newpods.NewCacheFinder(ctx, d.mgr.GetCache())
 	if err != nil {
-		return fmt.Errorf("adding what gives new pods the adopted requests: %w", err)
+		return fmt.Errorf("adding the pod webhook of adoption: %w", err)
 	}
 
 	mutator := newpods.NewMutator(find)

@@ -48,27 +48,28 @@ func newAutoscaling() Autoscaling {
 }
 
 func (a *Autoscaling) addFlags(fs *pflag.FlagSet) {
+	// Metadata that an HPA gets from its EffectiveHorizontalPodAutoscaler.
 	p := &a.Propagation
 	fs.StringSliceVar(&p.LabelPrefixes, "ehpa-propagation-label-prefixes", p.LabelPrefixes,
 		"Prefixes of labels of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
 	fs.StringSliceVar(&p.AnnotationPrefixes, "ehpa-propagation-annotation-prefixes", p.AnnotationPrefixes,
 		"Prefixes of annotations of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
-
 	fs.StringSliceVar(&p.Labels, "ehpa-propagation-labels", p.Labels,
 		"Labels of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
 	fs.StringSliceVar(&p.Annotations, "ehpa-propagation-annotations", p.Annotations,
 		"Annotations of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
+
 	fs.BoolVar(&a.LocalTime, "ehpa-cron-local-time", a.LocalTime,
 		"Evaluate cron schedules without a time zone in the local one, as gocrane does, instead of UTC. Set it as for metric-adapter.")
-
 	fs.DurationVar(&a.Probe, "ehpa-metrics-probe-interval", a.Probe,
 		"Time between two looks at whether the cluster serves the metric with the forecasts.")
 	fs.DurationVar(&a.Grace, "ehpa-metrics-grace", a.Grace,
 		"Time for which that metric may be away before it is taken from HPAs; until then they hold their replicas.")
+
+	// Where prometheus-adapter's rules are: in a file, or in a key of a ConfigMap.
 	r := &a.Rules
 	fs.StringVar(&r.File, "prometheus-adapter-config", r.File,
 		"File with prometheus-adapter's configuration, whose rules say the PromQL of metrics that are forecast. It is followed.")
-
 	fs.StringVar(&r.Namespace, "prometheus-adapter-configmap-namespace", r.Namespace, "Namespace of a ConfigMap with that configuration.")
 	fs.StringVar(&r.Name, "prometheus-adapter-configmap-name", r.Name, "Name of the ConfigMap.")
 	fs.StringVar(&r.Key, "prometheus-adapter-configmap-key", r.Key, "Key of the configuration in the ConfigMap.")
@@ -84,16 +85,20 @@ func (a *Autoscaling) validate() field.ErrorList {
 		}
 	}
 
+	// Rules are read from one place: a file, or a key of a ConfigMap that is named completely.
 	r := a.Rules
-	inMap := r.Namespace != "" || r.Name != "" || r.Key != ""
-	if r.File != "" && inMap {
+
+	inConfigMap := r.Namespace != "" || r.Name != "" || r.Key != ""
+	if r.File != "" && inConfigMap {
 		errs = append(errs, field.Forbidden(flag("prometheus-adapter-config"), "the configuration is either in a file or in a ConfigMap"))
 	}
 
 	for name, value := range map[string]string{
-		"prometheus-adapter-configmap-namespace": r.Namespace, "prometheus-adapter-configmap-name": r.Name, "prometheus-adapter-configmap-key": r.Key,
+		"prometheus-adapter-configmap-namespace": r.Namespace,
+		"prometheus-adapter-configmap-name":      r.Name,
+		"prometheus-adapter-configmap-key":       r.Key,
 	} {
-		if inMap && value == "" {
+		if inConfigMap && value == "" {
 			errs = append(errs, field.Required(flag(name), "a ConfigMap needs a namespace, a name and a key"))
 		}
 	}
@@ -115,6 +120,7 @@ func addAutoscaling(ctx context.Context, d *dependencies) error {
 
 	queries := &ehpa.QueryBuilder{Selector: d.data.selector, Pods: prometheus.PodMatchers, Rules: rules.Current}
 	if d.source == nil {
+		// Cron windows, and usage from other sources, need no PromQL.
 		queries.NoPromQL = fmt.Errorf("its forecast needs PromQL, and --datasource has no %s", dataSourceProm)
 	}
 
@@ -129,7 +135,6 @@ func addAutoscaling(ctx context.Context, d *dependencies) error {
 		Registry:         metricsRegistry(),
 		Clock:            wallclock.New(),
 	})
-
 	if err != nil {
 		return fmt.Errorf("adding the controller of effective HPAs: %w", err)
 	}
@@ -164,7 +169,7 @@ func newRulesFollower(d *dependencies, changed chan<- event.TypedGenericEvent[cl
 	}
 
 	if err := d.mgr.Add(follower); err != nil {
-		return nil, fmt.Errorf("adding what follows prometheus-adapter's configuration: %w", err)
+		return nil, fmt.Errorf("adding the watcher of prometheus-adapter's configuration: %w", err)
 	}
 
 	return follower, nil

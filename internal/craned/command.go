@@ -28,6 +28,7 @@ func NewCommand(additional ...recommend.Recommender) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// The file fills in flags first, so that all values are completed and validated.
 			if err := o.ApplyFile(cmd.Flags()); err != nil {
 				return err
 			}

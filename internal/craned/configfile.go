@@ -46,9 +46,7 @@ func (o *Options) ApplyFile(fs *pflag.FlagSet) error {
 			errs = append(errs, field.Invalid(path, "", "unknown field: there is no flag --"+key))
 		case key == configFlag:
 			errs = append(errs, field.Forbidden(path, "a file must not name another file"))
-		case f.Changed:
-
-			// The command line takes precedence.
+		case f.Changed: // The command line takes precedence.
 		default:
 			if err := setFlag(fs, f, path, values[key]); err != nil {
 				errs = append(errs, err)
@@ -130,10 +128,10 @@ func setFlag(fs *pflag.FlagSet, f *pflag.Flag, path *field.Path, value any) *fie
 
 // flagText formats a value of the file as the command line would have it.
 func flagText(f *pflag.Flag, path *field.Path, value any) ([]string, *field.Error) {
-	_, several := f.Value.(pflag.SliceValue)
+	_, isList := f.Value.(pflag.SliceValue)
 	switch v := value.(type) {
 	case []any:
-		if !several {
+		if !isList {
 			return nil, field.TypeInvalid(path, "a list", "want one value")
 		}
 
@@ -149,7 +147,7 @@ func flagText(f *pflag.Flag, path *field.Path, value any) ([]string, *field.Erro
 
 		return out, nil
 
-	case map[string]any:
+	case map[string]any: // Gates by name; the command line has name=true,name=false.
 		if f.Name != "feature-gates" {
 			return nil, field.TypeInvalid(path, "a map", "want a value")
 		}

@@ -40,7 +40,6 @@ func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (
 		Interval:  o.CostInterval,
 		Clock:     wallclock.New(),
 	})
-
 	if err != nil {
 		return nil, fmt.Errorf("building the ledger: %w", err)
 	}
@@ -69,11 +68,14 @@ func addCost(_ context.Context, d *dependencies) error {
 		Notify:    d.notify,
 	}
 
-	var err error
-	if cfg.Report, err = d.Notifications.schedule(); err != nil {
+	report, err := d.Notifications.schedule()
+	if err != nil {
 		return fmt.Errorf("--weekly-report: %w", err)
 	}
 
+	cfg.Report = report
+
+	// Without the gate there are no Recommendations to record.
 	if d.FeatureGates.Enabled(featuregate.Analysis) {
 		cfg.Recommendations = d.mgr.GetClient()
 	}

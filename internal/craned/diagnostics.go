@@ -81,16 +81,17 @@ func addTracing(ctx context.Context, d *dependencies) error {
 
 	err = d.mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
+
+		// The last spans are still to be sent when the context has ended.
 		flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceFlushTimeout)
 		defer cancel()
 
 		if err := stop(flushCtx); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "failed to export the last traces")
+			ctrl.LoggerFrom(ctx).Error(err, "exporting the last traces")
 		}
 
 		return nil
 	}))
-
 	if err != nil {
 		return fmt.Errorf("adding the export of traces: %w", err)
 	}

@@ -80,11 +80,11 @@ func (s *sourceHealth) check(ctx context.Context) {
 	}
 
 	if err != nil {
-		log.FromContext(ctx).Info("Data source does not answer", "source", s.name, "reason", err.Error())
+		log.FromContext(ctx).Error(err, "checking data source", "source", s.name)
 		return
 	}
 
-	log.FromContext(ctx).Info("Data source answers", "source", s.name)
+	log.FromContext(ctx).Info("data source answers", "source", s.name)
 }
 
 // Check returns the last error of the source.

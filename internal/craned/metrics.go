@@ -24,9 +24,9 @@ import (
 
 const (
 	// maxScrapes bounds the scrapes that are authenticated or answered at the same time: each unknown token costs a request to the API server.
-	maxScrapes = 8
-	// scrapeTimeout bounds a scrape, profileTimeout also the recording of a profile.
-	scrapeTimeout, profileTimeout = time.Minute, 5 * time.Minute
+	maxScrapes     = 8
+	scrapeTimeout  = time.Minute     // bounds a scrape
+	profileTimeout = 5 * time.Minute // bounds also the recording of a profile
 )
 
 // serveMetrics serves /metrics. A client needs a token with the right to "get /metrics", which the API server checks by a TokenReview and a
@@ -44,6 +44,7 @@ func serveMetrics(ctx context.Context, mgr probedManager, o *Options) error {
 	var config *tls.Config
 	timeout := scrapeTimeout
 	if o.MetricsSecure {
+		// Profiles are served only behind the authorization.
 		if o.Diagnostics.Profiling {
 			timeout = profileTimeout
 			for path, page := range profileHandlers() {
@@ -56,11 +57,13 @@ func serveMetrics(ctx context.Context, mgr probedManager, o *Options) error {
 			return fmt.Errorf("building the access filter of metrics: %w", err)
 		}
 
-		if handler, err = filter(ctrl.LoggerFrom(ctx).WithName("metrics"), mux); err != nil {
+		handler, err = filter(ctrl.LoggerFrom(ctx).WithName("metrics"), mux)
+		if err != nil {
 			return fmt.Errorf("building the access filter of metrics: %w", err)
 		}
 
-		if config, err = servingTLS(mgr, "metrics-cert-dir", o.MetricsCertDir); err != nil {
+		config, err = servingTLS(mgr, "metrics-cert-dir", o.MetricsCertDir)
+		if err != nil {
 			return err
 		}
 	}

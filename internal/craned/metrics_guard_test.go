@@ -16,11 +16,13 @@ func TestEveryCollectorIsGuarded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if file != "metrics.go" && !strings.HasSuffix(file, "_test.go") && strings.Contains(string(source), "ctrlmetrics.") {
 			t.Errorf("%s uses the registry of controller-runtime; use metricsRegistry", file)
 		}

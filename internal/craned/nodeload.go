@@ -83,6 +83,7 @@ func (n *NodeLoad) validate() field.ErrorList {
 		errs = append(errs, field.Required(flag("node-load-labels"), "want the names of labels, such as node,instance"))
 	}
 
+	// The negated comparisons reject NaN as well.
 	if !(n.Material >= 0 && n.Material <= 1) {
 		errs = append(errs, field.Invalid(flag("node-load-material-change"), n.Material, "must be a fraction from 0 to 1"))
 	}
@@ -119,7 +120,7 @@ func (n *NodeLoad) format() (nodeload.Format, error) {
 func (n *NodeLoad) openPolicy(ctx context.Context) (*policyfile.File, error) {
 	policy, err := policyfile.Open(n.PolicyFile, policyfile.DefaultInterval, wallclock.New())
 	if errors.Is(err, fs.ErrNotExist) && !n.requirePolicy {
-		ctrl.LoggerFrom(ctx).Info("No node-load policy file; using the built-in policy", "file", n.PolicyFile)
+		ctrl.LoggerFrom(ctx).Info("using the built-in node-load policy: there is no file", "file", n.PolicyFile)
 		builtin, err := policyfile.Builtin()
 		if err != nil {
 			return nil, err
@@ -153,7 +154,9 @@ func trimNodes() map[client.Object]cache.ByObject {
 func addNodeLoad(
 	mgr manager.Manager, o *Options, policy *policyfile.File, format nodeload.Format, sources nodeloadcontroller.Sources,
 ) (*nodeloadcontroller.Controller, error) {
+	// Patches have a rate limit of their own, so that loads do not delay the writes of other controllers.
 	burst := max(1, int(o.NodeLoad.APIQPS))
+
 	patches, err := nodeloadcontroller.NewPatcher(mgr.GetConfig(), o.NodeLoad.APIQPS, burst)
 	if err != nil {
 		return nil, err
@@ -183,7 +186,6 @@ func addNodeLoad(
 		Metrics:    metrics,
 		Clock:      wallclock.New(),
 	})
-
 	if err != nil {
 		return nil, fmt.Errorf("building the node-load controller: %w", err)
 	}

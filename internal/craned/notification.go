@@ -106,6 +106,7 @@ func addNotifications(_ context.Context, d *dependencies) error {
 		return fmt.Errorf("registering the metric of notifications: %w", err)
 	}
 
+	// One event goes to all endpoints; Enqueue does not wait for them.
 	d.notify = func(e notification.Event) {
 		for _, sender := range senders {
 			sender.Enqueue(e)

@@ -65,6 +65,7 @@ func addOOM(_ context.Context, d *dependencies) error {
 		return fmt.Errorf("registering the metrics of OOM kills: %w", err)
 	}
 
+	// Other features, such as recommendations, read the recorded kills from the recorder.
 	d.recorder = oomcontroller.NewRecorder(oomcontroller.Config{
 		Pods:       clients.CoreV1(),
 		ConfigMaps: clients.CoreV1(),

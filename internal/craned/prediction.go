@@ -115,6 +115,7 @@ func (p *Prediction) validate() field.ErrorList {
 		}
 	}
 
+	// NewFleet knows the range of the budget.
 	if _, err := scaling.NewFleet(p.ScalingBudget); err != nil {
 		errs = append(errs, field.Invalid(flag("scaling-ahead-budget"), p.ScalingBudget, "must be from 0 to 10"))
 	}
@@ -132,7 +133,7 @@ type Isolation struct {
 	Label string
 	// Unrestricted are the namespaces whose predictions read all series.
 	Unrestricted []string
-	// ClusterScope honours spec.queryScope Cluster.
+	// ClusterScope honors spec.queryScope Cluster.
 	ClusterScope bool
 }
 
@@ -192,7 +193,6 @@ func addTimeSeriesPrediction(ctx context.Context, d *dependencies) error {
 		Frequency:       d.Prediction.UpdateFrequency,
 		MaxConcurrent:   d.Prediction.AtOnce,
 	})
-
 	if err != nil {
 		return fmt.Errorf("adding the controller of time series predictions: %w", err)
 	}
@@ -204,20 +204,27 @@ func addTimeSeriesPrediction(ctx context.Context, d *dependencies) error {
 func addPredictor(ctx context.Context, d *dependencies) (*predictor.Predictor, error) {
 	config := predictor.DefaultConfig()
 	config.Clock = wallclock.New()
+	config.Log = ctrl.LoggerFrom(ctx).WithName("predictor")
 	config.Source = d.data.list
 	config.IsQueryError = isRequestError
-	config.StateDir, config.MaxSeries = d.Prediction.StateDir, d.Prediction.MaxSeries
+	config.StateDir = d.Prediction.StateDir
+	config.ScalingBudget = d.Prediction.ScalingBudget
+
+	config.MaxSeries = d.Prediction.MaxSeries
 	config.MaxBytes = d.Prediction.MaxMemory.Value()
 	config.MaxNamespaceBytes = d.Prediction.MaxNamespaceMemory.Value()
+
+	// Three reads of samples may fail before a forecast is stale.
 	config.Refresh = d.Prediction.Refresh
 	config.StaleAfter = 3 * d.Prediction.Refresh
-	config.ModelUpdate, config.ScalingBudget = d.Prediction.ModelUpdate, d.Prediction.ScalingBudget
+	config.ModelUpdate = d.Prediction.ModelUpdate
 
-	config.Log = ctrl.LoggerFrom(ctx).WithName("predictor")
-	var err error
-	if config.TimeZone, err = time.LoadLocation(d.Prediction.TimeZone); err != nil {
+	zone, err := time.LoadLocation(d.Prediction.TimeZone)
+	if err != nil {
 		return nil, fmt.Errorf("--prediction-time-zone: %w", err)
 	}
+
+	config.TimeZone = zone
 
 	models, err := predictor.New(config)
 	if err != nil {

@@ -91,7 +91,7 @@ func (p *probes) handler() http.Handler {
 	for path, checks := range map[string]map[string]healthz.Checker{"/healthz": p.live, "/readyz": p.ready} {
 		page := http.StripPrefix(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p.mu.RLock()
-			now := maps.Clone(checks)
+			current := maps.Clone(checks)
 			p.mu.RUnlock()
 
 			role := roleStandby
@@ -99,10 +99,10 @@ func (p *probes) handler() http.Handler {
 				role = roleLeader
 			}
 			if path == "/readyz" {
-				now[role] = healthz.Ping
+				current[role] = healthz.Ping
 			}
 
-			(&healthz.Handler{Checks: now}).ServeHTTP(w, r)
+			(&healthz.Handler{Checks: current}).ServeHTTP(w, r)
 		}))
 
 		mux.Handle(path, page)
@@ -154,7 +154,6 @@ func serveProbes(ctx context.Context, mgr probedManager, address string) error {
 			MaxHeaderBytes:    1 << 14,
 		},
 	})
-
 	if err != nil {
 		return fmt.Errorf("adding the probes: %w", err)
 	}

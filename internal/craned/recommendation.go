@@ -26,7 +26,10 @@ func addRecommendation(ctx context.Context, d *dependencies) error {
 		return err
 	}
 
+	// The webhook warns of recommenders that the current settings reject.
 	d.validateRecommender = func(r analysisv1alpha1.Recommender) error { return settings.Content().Check(r) }
+
+	// Kills that Crane has recorded itself count beside those of the sources.
 	history := d.data.history()
 	history.OOM = d.combinedKills(history.OOM)
 
@@ -40,7 +43,6 @@ func addRecommendation(ctx context.Context, d *dependencies) error {
 		Registry:  metricsRegistry(),
 		Clock:     wallclock.New(),
 	})
-
 	if err != nil {
 		return fmt.Errorf("adding the recommendation controllers: %w", err)
 	}
@@ -57,6 +59,8 @@ func recommendationSettings(ctx context.Context, o *Options) (*configfile.File[c
 
 	path := o.RecommendationConfigurationFile
 	parse := registry.ParseSettings
+
+	// A file that the operator names must exist; the default path may get a file later.
 	if o.requireConfiguration {
 		file, err := configfile.Open(path, configfile.DefaultInterval, wallclock.New(), parse)
 		if err != nil {
@@ -67,7 +71,7 @@ func recommendationSettings(ctx context.Context, o *Options) (*configfile.File[c
 	}
 
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		ctrl.LoggerFrom(ctx).Info("No recommendation configuration file; using the built-in configuration until there is one", "file", path)
+		ctrl.LoggerFrom(ctx).Info("using the built-in recommendation configuration until there is a file", "file", path)
 	}
 
 	file, err := configfile.OpenOptional(path, configfile.DefaultInterval, wallclock.New(), parse, registry.DefaultSettings())

@@ -62,6 +62,7 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 
+	// The switch wraps the configuration before any client is built from it.
 	pauseSwitch, err := newPause(config, o)
 	if err != nil {
 		return err
@@ -78,21 +79,22 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 
-	p, err := newDependencies(ctx, mgr, o)
+	d, err := newDependencies(ctx, mgr, o)
 	if err != nil {
 		return err
 	}
 
-	p.pause = pauseSwitch
-	if err := errors.Join(mgr.Add(pauseSwitch), mgr.AddReadyzCheck("pause", pauseSwitch.Check), metricsRegistry().Register(pauseSwitch)); err != nil {
+	d.pause = pauseSwitch
+	err = errors.Join(mgr.Add(pauseSwitch), mgr.AddReadyzCheck("pause", pauseSwitch.Check), metricsRegistry().Register(pauseSwitch))
+	if err != nil {
 		return fmt.Errorf("adding the switch that stops writes: %w", err)
 	}
 
-	if err := addHealth(mgr, p.data); err != nil {
+	if err := addHealth(mgr, d.data); err != nil {
 		return err
 	}
 
-	if err := addFeatures(ctx, p); err != nil {
+	if err := addFeatures(ctx, d); err != nil {
 		return err
 	}
 
@@ -104,13 +106,14 @@ func Run(ctx context.Context, o *Options) error {
 // start runs the manager until it stops or another replica holds its lease. The manager stops at a delay after the end of ctx, during
 // which the replica is not ready.
 func start(ctx context.Context, mgr probedManager, delay time.Duration, clk clock.Clock, lost <-chan error) error {
+	// The manager outlives ctx, so that the replica keeps serving during the delay.
 	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 
 	drain := context.AfterFunc(ctx, func() {
 		mgr.probes.drain()
 		if delay > 0 {
-			ctrl.LoggerFrom(ctx).Info("Shutting down after a delay", "delay", delay)
+			ctrl.LoggerFrom(ctx).Info("shutting down after a delay", "delay", delay)
 			select {
 			case <-clk.After(delay):
 			case <-runCtx.Done():
@@ -132,7 +135,7 @@ func start(ctx context.Context, mgr probedManager, delay time.Duration, clk cloc
 
 		return nil
 
-	case err := <-lost:
+	case err := <-lost: // The lease is lost: do not wait until parts of the manager have ended.
 		return fmt.Errorf("running the manager: %w", err)
 	}
 }
@@ -146,8 +149,10 @@ func restConfig(o *Options) (*rest.Config, error) {
 		return nil, fmt.Errorf("finding the API server: %w", err)
 	}
 
-	config.QPS, config.Burst = o.APIQPS, o.APIBurst
+	config.QPS = o.APIQPS
+	config.Burst = o.APIBurst
 	config.UserAgent = "craned/" + version.String()
+
 	return config, nil
 }
 
@@ -204,7 +209,6 @@ func newManager(ctx context.Context, config *rest.Config, o *Options, lock *leas
 		RetryPeriod:                         &le.RetryPeriod,
 		GracefulShutdownTimeout:             &o.ShutdownTimeout,
 	})
-
 	if err != nil {
 		return probedManager{}, fmt.Errorf("building the manager: %w", err)
 	}
@@ -228,7 +232,7 @@ func addHealth(mgr probedManager, data *sources) error {
 
 	for _, source := range data.health {
 		if err := mgr.Add(source); err != nil {
-			return fmt.Errorf("adding the look at the data source: %w", err)
+			return fmt.Errorf("adding the check of a data source: %w", err)
 		}
 	}
 

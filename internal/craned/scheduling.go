@@ -71,7 +71,8 @@ func validateRebalance(s rebalancer.Settings) field.ErrorList {
 
 // addScheduling adds the enabled controllers that support schedulers. All of them use one policy file.
 func addScheduling(ctx context.Context, d *dependencies) error {
-	mgr, o := d.mgr, d.Options
+	mgr := d.mgr
+	o := d.Options
 	policy, err := o.NodeLoad.openPolicy(ctx)
 	if err != nil {
 		return err
@@ -86,9 +87,10 @@ func addScheduling(ctx context.Context, d *dependencies) error {
 		return fmt.Errorf("--node-load-time-zone: %w", err)
 	}
 
+	// Loads of nodes come from Prometheus, or the metrics server, and from forecasts.
 	follower := nodeloadcontroller.Follower{Policy: policy, Events: mgr.GetEventRecorder("craned"), Namespace: o.Namespace}
 	if o.runsController(nodeLoadController) {
-		owner, err := d.predictor(ctx)
+		models, err := d.predictor(ctx)
 		if err != nil {
 			return err
 		}
@@ -98,7 +100,7 @@ func addScheduling(ctx context.Context, d *dependencies) error {
 			return err
 		}
 
-		sources := nodeloadcontroller.Sources{MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(owner, wallclock.New())}
+		sources := nodeloadcontroller.Sources{MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(models, wallclock.New())}
 		if d.source != nil {
 			sources.Prometheus = d.source
 		}
@@ -111,6 +113,7 @@ func addScheduling(ctx context.Context, d *dependencies) error {
 		follower.Loaded = writer.Wake
 	}
 
+	// Rebalancing needs current usage, which only Prometheus has.
 	switch {
 	case !o.runsController(rebalanceController):
 	case d.source == nil:
@@ -122,7 +125,7 @@ func addScheduling(ctx context.Context, d *dependencies) error {
 	}
 
 	if err := mgr.Add(follower); err != nil {
-		return fmt.Errorf("adding what follows the node-load policy: %w", err)
+		return fmt.Errorf("adding the follower of the node-load policy: %w", err)
 	}
 
 	return nil
@@ -135,6 +138,7 @@ func addRebalance(mgr manager.Manager, o *Options, policy *policyfile.File, form
 		return fmt.Errorf("building the client of evictions: %w", err)
 	}
 
+	// Each controller has a rate limit of its own for patches of nodes.
 	patches, err := nodeloadcontroller.NewPatcher(mgr.GetConfig(), o.NodeLoad.APIQPS, max(1, int(o.NodeLoad.APIQPS)))
 	if err != nil {
 		return err
@@ -157,7 +161,6 @@ func addRebalance(mgr manager.Manager, o *Options, policy *policyfile.File, form
 		Metrics: metrics,
 		Clock:   wallclock.New(),
 	})
-
 	if err != nil {
 		return fmt.Errorf("building the rebalancing controller: %w", err)
 	}

@@ -111,7 +111,6 @@ func (s *sources) open(mgr manager.Manager, o *Options, name string) (metrics.Ca
 			Inventory: newLiveLister(mgr),
 			Clock:     wallclock.New(),
 		})
-
 		if err != nil {
 			return metrics.Capabilities{}, nil, fmt.Errorf("data source %s: %w", name, err)
 		}

@@ -25,8 +25,8 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.validateControllers()...)
 	errs = append(errs, o.WebAPI.validate()...)
 	errs = append(errs, o.Prediction.validate()...)
-
 	errs = append(errs, o.Isolation.validate()...)
+
 	errs = append(errs, o.NodeLoad.validate()...)
 	errs = append(errs, o.Autoscaling.validate()...)
 	errs = append(errs, o.VerticalAutoscaling.validate()...)
@@ -34,9 +34,10 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.OOM.validate()...)
 	errs = append(errs, o.Adoption.validate()...)
 	errs = append(errs, o.Webhook.validate(o.FeatureGates.Enabled(featuregate.QOSInitializer))...)
-
 	errs = append(errs, o.Notifications.validate()...)
 	errs = append(errs, o.Diagnostics.validate(o.MetricsSecure)...)
+
+	// Settings without a type of their own.
 	if o.RecommendationOutdated <= 0 {
 		errs = append(errs, notPositive("recommendation-outdate-interval", o.RecommendationOutdated))
 	}
@@ -71,6 +72,7 @@ func (o *Options) validateAPI() field.ErrorList {
 		errs = append(errs, field.Invalid(field.NewPath("CRANE_SYSTEM_NAMESPACE"), o.Namespace, msg))
 	}
 
+	// An empty address of profiles serves none; the others say 0 for that.
 	errs = append(errs, validateAddress("metrics-bind-address", o.MetricsBindAddress)...)
 	if o.PprofBindAddress != "" {
 		errs = append(errs, validateAddress("pprof-bind-address", o.PprofBindAddress)...)
@@ -141,6 +143,7 @@ func (o *Options) validateDataSources() field.ErrorList {
 		}
 	}
 
+	// Settings of sources that are not used may be anything.
 	if slices.Contains(o.DataSources, dataSourceProm) {
 		errs = append(errs, o.Prometheus.Validate()...)
 	}

@@ -83,7 +83,6 @@ func addWebAPI(ctx context.Context, d *dependencies) error {
 		Authorizer:    authz,
 		Clock:         wallclock.New(),
 	})
-
 	if err != nil {
 		return fmt.Errorf("adding the web API: %w", err)
 	}
@@ -95,7 +94,8 @@ func addWebAPI(ctx context.Context, d *dependencies) error {
 	address := net.JoinHostPort(d.WebAPI.BindAddress, strconv.Itoa(d.WebAPI.BindPort))
 	var config *tls.Config
 	if d.WebAPI.Secure {
-		if config, err = servingTLS(d.mgr, "server-cert-dir", d.WebAPI.CertDir); err != nil {
+		config, err = servingTLS(d.mgr, "server-cert-dir", d.WebAPI.CertDir)
+		if err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func servingTLS(mgr manager.Manager, flag, dir string) (*tls.Config, error) {
 
 	if follow != nil {
 		if err := mgr.Add(onEveryReplica(follow)); err != nil {
-			return nil, fmt.Errorf("adding what follows --%s: %w", flag, err)
+			return nil, fmt.Errorf("adding the follower of --%s: %w", flag, err)
 		}
 	}
 
@@ -166,6 +166,7 @@ func (d *dependencies) readPast(
 		return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
 	}
 
+	// PromQL is evaluated as it is; usage is read of the target, a workload or, without a namespace, a node.
 	if query.Expression != "" {
 		return d.data.list.Range(ctx, query.Expression, w)
 	}

@@ -104,7 +104,6 @@ func addWebhooks(_ context.Context, d *dependencies) error {
 			return optoutlist.Read(ctx, d.mgr.GetCache(), d.mgr.GetScheme())
 		},
 	})
-
 	if err != nil {
 		return fmt.Errorf("building the webhooks: %w", err)
 	}
@@ -115,8 +114,11 @@ func addWebhooks(_ context.Context, d *dependencies) error {
 		CertDir:  d.Webhook.CertDir,
 		Draining: d.mgr.probes.draining.Load,
 	}
+
+	// Without files craned issues and renews its certificates itself.
 	if options.CertDir == "" {
-		if options.Rotator, err = newCertificateRotator(d); err != nil {
+		options.Rotator, err = newCertificateRotator(d)
+		if err != nil {
 			return err
 		}
 
@@ -156,7 +158,7 @@ func newPodChain(d *dependencies) *podwebhook.Chain {
 // addQOSInitializer adds the mutator of new pods of low CPU priority.
 func addQOSInitializer(ctx context.Context, d *dependencies) error {
 	if !d.Webhook.Enabled {
-		ctrl.LoggerFrom(ctx).Info("The feature gate QOSInitializer has no effect: webhooks are not served")
+		ctrl.LoggerFrom(ctx).Info("feature gate QOSInitializer has no effect: webhooks are not served")
 		return nil
 	}
 
@@ -168,13 +170,14 @@ func addQOSInitializer(ctx context.Context, d *dependencies) error {
 	log := ctrl.LoggerFrom(ctx).WithValues("file", d.Webhook.QOSConfigFile)
 	follow := onEveryReplica(func(ctx context.Context) error {
 		file.Run(ctx, configfile.Observer[qosinitializer.Config]{
-			Loaded:   func(qosinitializer.Config) { log.Info("QOSConfig loaded") },
-			Rejected: func(err error) { log.Info("QOSConfig refused; the old one stays in force", "reason", err.Error()) },
+			Loaded:   func(qosinitializer.Config) { log.Info("loaded QOSConfig") },
+			Rejected: func(err error) { log.Error(err, "loading QOSConfig; the old one stays in force") },
 		})
 
 		return nil
 	})
 
+	// Every replica serves the webhook, so all of them follow the file and the PodQOSs.
 	store := qosinitializer.PodQOSLister{Cache: d.mgr.GetCache()}
 	for _, r := range []manager.Runnable{follow, store} {
 		if err := d.mgr.Add(r); err != nil {
@@ -204,6 +207,7 @@ func newCertificateRotator(d *dependencies) (*certificates.Rotator, error) {
 		return nil, fmt.Errorf("building the client of webhook configurations: %w", err)
 	}
 
+	// The API server calls both kinds of webhooks with the bundle in their configurations.
 	rotator, err := certificates.New(certificates.Config{
 		Clients:   clients,
 		Dynamic:   objects,
@@ -218,9 +222,8 @@ func newCertificateRotator(d *dependencies) (*certificates.Rotator, error) {
 		Lifetimes: certificates.DefaultLifetimes(),
 		Clock:     wallclock.New(),
 	})
-
 	if err != nil {
-		return nil, fmt.Errorf("building the keeper of certificates: %w", err)
+		return nil, fmt.Errorf("building the rotator of certificates: %w", err)
 	}
 
 	return rotator, nil

@@ -88,6 +88,7 @@ func readCrane(ctx context.Context, c client.Reader, named []string) (*craneObje
 		return nil, err
 	}
 
+	// The policy names the annotations that Crane writes on nodes, so it is read before the nodes are added.
 	out.metrics = policyMetrics(nil, nil)
 	for _, o := range all {
 		if o.GetKind() == "ConfigMap" && o.GetNamespace() == out.namespace && o.GetName() == "crane-node-load-policy" {
@@ -227,6 +228,7 @@ func (m *Migration) gatherAway(ctx context.Context, o Options, p *Plan) (*state,
 		return nil, err
 	}
 
+	// Nothing is removed that a backup does not hold.
 	if len(c.unreadable) > 0 {
 		return nil, fmt.Errorf("a backup would be incomplete: %v", c.unreadable)
 	}

@@ -33,6 +33,7 @@ func (c *craneObjects) findings(templates []TemplateRequests) []Finding {
 		}
 	}
 
+	// A pod with an owner is found by the template of its workload.
 	for _, pod := range c.pods {
 		if stringAt(pod, "spec", "schedulerName") == schedulerName && len(pod.GetOwnerReferences()) == 0 {
 			scheduled = append(scheduled, RefOf(pod).String())

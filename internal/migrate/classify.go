@@ -48,6 +48,7 @@ func newFacts(inv *Inventory, objects map[string][]*Object) *facts {
 		}
 	}
 
+	// A role that a binding of others uses is not only gocrane's.
 	for _, b := range objects["ClusterRoleBinding"] {
 		if !f.bindsGocrane(b) {
 			role := stringAt(b, "roleRef", "name")
@@ -188,6 +189,8 @@ func (f *facts) classifyKnown(item Item, o *Object) (Item, bool) {
 	item.Component = k.component
 	item.Fate = k.fate
 	item.Note = k.note
+
+	// A name alone proves nothing: the object has to belong to gocrane as well.
 	switch o.GetKind() {
 	case "Deployment", "DaemonSet":
 		return item, gocraneWorkload(o) && slices.Contains(f.namespaces, o.GetNamespace())

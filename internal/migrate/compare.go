@@ -45,6 +45,7 @@ func covers(now, desired any) bool {
 		return now == nil
 	}
 
+	// The API server writes numbers in other forms and leaves out empty values.
 	if a, ok := number(desired); ok {
 		b, ok := number(now)
 		return ok && a == b

@@ -32,11 +32,13 @@ func builtinManifests(o Options) ([]*Object, error) {
 
 	tag := o.ImageTag
 	if tag == "" {
-		if tag, err = defaultTag(version.String()); err != nil {
+		tag, err = defaultTag(version.String())
+		if err != nil {
 			return nil, err
 		}
 	}
 
+	// The embedded manifests have images without a registry, which only the operator knows.
 	for _, w := range objects {
 		editContainers(w, func(c map[string]any) {
 			image, _ := c["image"].(string)

@@ -47,7 +47,7 @@ func (e *env) get(ctx context.Context, ref Ref) (*Object, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("failed to read %s: %w", ref, err)
+		return nil, fmt.Errorf("reading %s: %w", ref, err)
 	}
 
 	return o, nil
@@ -63,7 +63,7 @@ func (e *env) remove(ctx context.Context, ref Ref, how propagation) error {
 	if o.GetDeletionTimestamp() == nil {
 		err = e.client.Delete(ctx, o, client.PropagationPolicy(how), client.Preconditions{UID: new(o.GetUID())})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("failed to delete %s: %w", ref, err)
+			return fmt.Errorf("deleting %s: %w", ref, err)
 		}
 	}
 
@@ -95,7 +95,7 @@ func (e *env) create(ctx context.Context, o *Object) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("failed to create %s: %w", RefOf(o), err)
+		return fmt.Errorf("creating %s: %w", RefOf(o), err)
 	}
 
 	return nil
@@ -143,6 +143,7 @@ func (e *env) replace(ctx context.Context, object *Object, equal func(now *Objec
 		keepAllocated(now, update)
 
 		err = e.client.Update(ctx, update, client.FieldOwner(fieldOwner))
+		// Some fields cannot be changed, such as selectors.
 		if apierrors.IsInvalid(err) && recreatable(ref) {
 			if err := e.remove(ctx, ref, propagateDefault); err != nil {
 				return err
@@ -152,7 +153,7 @@ func (e *env) replace(ctx context.Context, object *Object, equal func(now *Objec
 		}
 
 		if err != nil && !apierrors.IsConflict(err) {
-			return fmt.Errorf("failed to write %s: %w", ref, err)
+			return fmt.Errorf("writing %s: %w", ref, err)
 		}
 
 		return err
@@ -212,6 +213,7 @@ func (e *env) wait(ctx context.Context, what string, check func(context.Context)
 			return fmt.Errorf("not within %s: %s; mend the cause and run the command again, or undo", e.timeout, what)
 		}
 
+		// What holds at once is not logged.
 		if first {
 			e.log("waiting until %s", what)
 		}

@@ -56,10 +56,13 @@ func (i Item) importable() bool {
 // Export writes the objects of an inventory to a directory, which must be empty or not exist. EffectiveVerticalPodAutoscalers that Crane would act on are
 // Off in the folder import, unless o.EVPA is act. Files are only readable for their owner, because Secrets are among them; tokens are not.
 func Export(inv *Inventory, dir string, o Options) (out Exported, err error) {
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return out, fmt.Errorf("directory %s is not empty", dir)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return out, err
+	}
+
+	if len(entries) > 0 {
+		return out, fmt.Errorf("directory %s is not empty", dir)
 	}
 
 	imports := filepath.Join(dir, importFolder)
@@ -77,11 +80,12 @@ func Export(inv *Inventory, dir string, o Options) (out Exported, err error) {
 			continue
 		}
 
+		// Crane would resize and evict pods as soon as such an object is applied.
 		object := portable(item.object)
 		if item.Kind == evpaKindName && actsAtOnce(object) && o.EVPA != EVPAAct {
 			out.Held = append(out.Held, item.String())
 			if err := unstructured.SetNestedField(object.Object, "Off", updateModePath()...); err != nil {
-				return out, fmt.Errorf("failed to export %s: %w", item.Ref, err)
+				return out, fmt.Errorf("exporting %s: %w", item.Ref, err)
 			}
 		}
 
@@ -94,7 +98,7 @@ func Export(inv *Inventory, dir string, o Options) (out Exported, err error) {
 
 	values, err := translate(inv).HelmValues(o)
 	if err != nil {
-		return out, fmt.Errorf("failed to translate the configuration: %w", err)
+		return out, fmt.Errorf("translating the configuration: %w", err)
 	}
 
 	return out, os.WriteFile(filepath.Join(dir, valuesFile), values, 0o600)
@@ -134,7 +138,7 @@ func writeObject(path string, o *Object) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("failed to export %s: %w", RefOf(o), err)
+		return fmt.Errorf("exporting %s: %w", RefOf(o), err)
 	}
 
 	return nil

@@ -21,7 +21,7 @@ type Severity string
 const (
 	// SeverityDecision stops a migration until the user decides.
 	SeverityDecision Severity = "decision"
-	// SeverityWarning is a change of behaviour, or a risk.
+	// SeverityWarning is a change of behavior, or a risk.
 	SeverityWarning Severity = "warning"
 	// SeverityNote is good to know.
 	SeverityNote Severity = "note"
@@ -43,7 +43,7 @@ const (
 	firstMinorOfCrane = 30
 )
 
-// findings returns what changes behaviour, in the order of their severity.
+// findings returns what changes behavior, in the order of their severity.
 func findings(inv *Inventory, serverVersion string) []Finding {
 	if !inv.Installed() {
 		return unproven(inv)
@@ -211,6 +211,7 @@ func userRules(inv *Inventory) []Finding {
 
 // rulesIn returns the recorded series of gocrane that an object defines.
 func rulesIn(o *Object) []string {
+	// ConfigMaps hold rules as text, PrometheusRules as objects.
 	found := map[string]bool{}
 	mark := func(text string) {
 		for _, series := range recordedSeries() {

@@ -57,6 +57,7 @@ func readImports(ctx context.Context, c client.Reader, inv *Inventory) ([]Import
 		}
 	}
 
+	// The inventory has read ConfigMaps already.
 	for _, o := range inv.others["ConfigMap"] {
 		if i, ok := fromPrometheusAdapter(o); ok {
 			out = append(out, i)
@@ -212,7 +213,8 @@ func fromGoldilocks(o *Object) (Import, bool) {
 	}
 
 	reasons := map[string]string{
-		"vpa-update-mode": "a rule recommends; adoptionType applies", "vpa-min-replicas": "the budgets of adoption decide how many pods may be disrupted",
+		"vpa-update-mode":     "a rule recommends; adoptionType applies",
+		"vpa-min-replicas":    "the budgets of adoption decide how many pods may be disrupted",
 		"vpa-resource-policy": "set bounds in the config of the recommender",
 	}
 
@@ -264,6 +266,8 @@ func fromKEDA(o *Object) (Import, bool) {
 	}
 
 	spec := map[string]any{"scaleTargetRef": reference, "crons": crons, "maxReplicas": int64(maxImportedReplicas)}
+
+	// Each field is mapped, or listed with the reason why it is not.
 	fields, _, _ := unstructured.NestedMap(o.Object, "spec")
 	for field := range fields {
 		switch field {
@@ -352,7 +356,9 @@ func cronTriggers(o *Object) (crons []any, unmapped []string) {
 			continue
 		}
 
+		// Crane validates the window: a trigger that it would reject is listed as unmapped.
 		text := func(key string) string { s, _, _ := unstructured.NestedString(trigger, "metadata", key); return s }
+
 		replicas, err := strconv.ParseInt(text("desiredReplicas"), 10, 32)
 		var zone *time.Location
 		if err == nil {
@@ -384,7 +390,9 @@ func fromPrometheusAdapter(o *Object) (Import, bool) {
 			continue
 		}
 
+		// The adapter's own parser decides whether Crane can read the rules.
 		var c map[string]any
+
 		err := yaml.Unmarshal([]byte(text), &c)
 		if err == nil {
 			_, err = promadapter.Parse([]byte(text), nil)

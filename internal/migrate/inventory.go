@@ -114,7 +114,7 @@ func (r *reader) list(ctx context.Context, kind schema.GroupVersionKind, options
 			r.unreadable[kind.Kind] = err.Error()
 			return nil, nil
 		case err != nil:
-			return nil, fmt.Errorf("failed to list %s: %w", kind.Kind, err)
+			return nil, fmt.Errorf("listing %s: %w", kind.Kind, err)
 		}
 
 		for i := range list.Items {
@@ -171,6 +171,7 @@ func ReadInventory(ctx context.Context, c client.Reader, named ...string) (*Inve
 		}
 	}
 
+	// Objects of Crane's kinds alone do not prove that gocrane was here.
 	if !inv.hasComponents() && !f.oldDefinitions {
 		inv.Items = nil
 	}
@@ -220,6 +221,8 @@ func (i *Inventory) readReleases(ctx context.Context, r *reader, objects map[str
 	}
 
 	i.findNamespaces(objects, found, named)
+
+	// A Secret that cannot be decoded matters only in a namespace of gocrane.
 	for ref, err := range failures {
 		if slices.Contains(i.Namespaces, ref.Namespace) {
 			i.Unreadable[ref.String()] = err.Error()

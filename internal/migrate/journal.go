@@ -128,6 +128,7 @@ func (j *Journal) save(ctx context.Context, e *env) error {
 		return nil
 	}
 
+	// The object that was read carries the version, so that two processes cannot both write.
 	create := j.object == nil
 	if create {
 		j.object = journalRef().empty()

@@ -110,6 +110,7 @@ func (m *Migration) Plan(ctx context.Context, o Options, manifests []*Object) (*
 		p.Steps[0].State = j.step(stepBackup).State
 	}
 
+	// The backup comes first; the other steps follow from the state.
 	for _, st := range steps(s, o) {
 		planned := PlannedStep{
 			Name:    st.name,
@@ -125,6 +126,7 @@ func (m *Migration) Plan(ctx context.Context, o Options, manifests []*Object) (*
 		for _, op := range st.operations {
 			planned.Operations = append(planned.Operations, op.String())
 		}
+
 		p.Steps = append(p.Steps, planned)
 	}
 
@@ -169,8 +171,10 @@ func (m *Migration) gather(ctx context.Context, o Options, manifests []*Object, 
 		return nil, fmt.Errorf("decisions are missing:\n%w", err)
 	}
 
+	// Manifests of the operator have their settings already.
 	if manifests == nil {
-		if manifests, err = builtinManifests(o); err != nil {
+		manifests, err = builtinManifests(o)
+		if err != nil {
 			return nil, err
 		}
 
@@ -197,6 +201,7 @@ func (m *Migration) newState(ctx context.Context, inv *Inventory, manifests []*O
 		s.Items = append(s.Items, storedItem{item.Component, item.Fate, item.object})
 	}
 
+	// Objects of others with names of Crane's manifests are replaced, and so they are stored for an undo.
 	e := m.env(false, nil)
 	for _, o := range manifests {
 		if seen[RefOf(o)] {
@@ -272,6 +277,7 @@ func (m *Migration) start(ctx context.Context, o Options, manifests []*Object, d
 		return j, nil
 	}
 
+	// The file is inactive until the journal is written.
 	if err := f.write(f.path + inactive); err != nil {
 		return nil, err
 	}
@@ -354,6 +360,7 @@ func (m *Migration) Undo(ctx context.Context) error {
 	}
 
 	for _, st := range slices.Backward(steps(j.file.State, j.Options)) {
+		// A step that was only started may have changed something.
 		if state := j.step(st.name).State; state != StepDone && state != StepStarted {
 			continue
 		}

@@ -115,6 +115,7 @@ func (c *craneObjects) findNamespace(all []*Object, named []string) error {
 			continue
 		}
 
+		// Users may name a Deployment craned; only an administrator can bind a ClusterRole.
 		candidates = append(candidates, o.GetNamespace())
 		bound := slices.ContainsFunc(all, func(binding *Object) bool {
 			return binding.GetKind() == "ClusterRoleBinding" && (binding.GetLabels()[labelPartOf] == "crane" || c.manifests[RefOf(binding)]) && boundTo(binding, o)

@@ -122,6 +122,7 @@ func (m NodeMarks) withdrawal(continued, requested []string) NodeMarks {
 		}
 	}
 
+	// Capacity that pods still request stays on the node.
 	for name, quantity := range m.Capacity {
 		if !slices.Contains(requested, name) {
 			out.Capacity[name] = quantity
@@ -181,6 +182,7 @@ func (m NodeMarks) restore(node *Object) (main, status bool) {
 	}
 
 	setAnnotations(node, annotations)
+	// What the node has already is left as it is, so that nothing is written for it.
 	for _, t := range m.Taints {
 		main = editMaps(node, func(all []any) []any { return with(all, "key", t) }, "spec", "taints") || main
 	}

@@ -187,6 +187,7 @@ func (e *env) edit(ctx context.Context, ref Ref, change func(*Object) (main, sta
 		main, status := change(o)
 		changed := o.DeepCopy()
 
+		// The status is a subresource: its changes survive the first update only in the copy.
 		if main {
 			if err := e.client.Update(ctx, o, client.FieldOwner(fieldOwner)); err != nil {
 				return err
@@ -200,9 +201,8 @@ func (e *env) edit(ctx context.Context, ref Ref, change func(*Object) (main, sta
 		changed.SetResourceVersion(o.GetResourceVersion())
 		return e.client.Status().Update(ctx, changed, client.FieldOwner(fieldOwner))
 	})
-
 	if err != nil {
-		return fmt.Errorf("failed to write %s: %w", ref, err)
+		return fmt.Errorf("writing %s: %w", ref, err)
 	}
 
 	return nil

@@ -51,10 +51,12 @@ func Check(ctx context.Context, c client.Reader, serverVersion string, namespace
 		inventory:         inv,
 	}
 
-	if r.Imports, err = readImports(ctx, c, inv); err != nil {
+	r.Imports, err = readImports(ctx, c, inv)
+	if err != nil {
 		return nil, err
 	}
 
+	// Without gocrane there may still be objects to import.
 	if !r.Installed {
 		return r, nil
 	}
@@ -124,6 +126,7 @@ func (r *Report) Groups() []Group {
 		out = append(out, *g)
 	}
 
+	// Groups that need a decision come first, as in Fates.
 	order := Fates()
 	slices.SortFunc(out, func(a, b Group) int {
 		return cmp.Or(slices.Index(order, a.Fate)-slices.Index(order, b.Fate), cmp.Compare(a.Component, b.Component), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Note, b.Note))

@@ -258,6 +258,7 @@ func (m *Migration) open(ctx context.Context) (*Journal, error) {
 		}
 	}
 
+	// Neither is trusted alone: the ConfigMap may be changed in the cluster, and the file may be of another cluster.
 	switch {
 	case f == nil && j == nil:
 		return nil, nil

@@ -216,6 +216,7 @@ func (s Settings) applyTo(component string, c map[string]any) {
 		}
 	}
 
+	// A later flag overrides an earlier one, so the settings of users come last.
 	args = append(args, s.Args[component]...)
 	if component == componentCraned && s.Recommendation != "" {
 		args = append(args, "--recommendation-configuration-file=/etc/crane-recommendation/config.yaml")
@@ -269,9 +270,12 @@ func (s Settings) HelmValues(o Options) ([]byte, error) {
 		"image":               map[string]any{"registry": o.ImageRegistry, "tag": o.ImageTag},
 		"prometheus":          map[string]any{"url": s.Prometheus},
 		"recommendationRules": map[string]any{"create": false},
-		"craned":              component(componentCraned), "metricAdapter": component(componentAdapter), "craneAgent": component(componentAgent),
+		"craned":              component(componentCraned),
+		"metricAdapter":       component(componentAdapter),
+		"craneAgent":          component(componentAgent),
 	}
 
+	// Without these the chart's defaults apply.
 	if s.Policy != "" {
 		values["nodeLoadPolicy"] = s.Policy
 	}

@@ -157,7 +157,9 @@ func (f *File[T]) Reload(observer Observer[T]) {
 		}
 
 		var value T
-		if value, err = f.decode(raw); err == nil {
+		value, err = f.decode(raw)
+		if err == nil {
+			// After an error the old content may be back, which is no change for observers.
 			changed := !bytes.Equal(raw, f.raw)
 			f.raw = raw
 			f.lastError = ""

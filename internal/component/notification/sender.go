@@ -107,20 +107,22 @@ func (s *Sender) Start(ctx context.Context) error {
 		}
 
 		s.mu.Lock()
-		all, dropped := s.queue, s.dropped
+		events := s.queue
+		dropped := s.dropped
 		s.queue = nil
 		s.dropped = 0
 		s.mu.Unlock()
 
-		if len(all) == 0 {
+		// The queue may have been sent by an earlier signal.
+		if len(events) == 0 {
 			continue
 		}
 
-		if err := s.deliver(ctx, all, dropped); err != nil {
-			s.count("failed", len(all))
-			ctrl.LoggerFrom(ctx).WithName("notification").Error(err, "failed to send events", "endpoint", s.format, "events", len(all))
+		if err := s.deliver(ctx, events, dropped); err != nil {
+			s.count("failed", len(events))
+			ctrl.LoggerFrom(ctx).WithName("notification").Error(err, "sending events", "endpoint", s.format, "events", len(events))
 		} else {
-			s.count("sent", len(all))
+			s.count("sent", len(events))
 		}
 
 		if !s.wait(ctx, minInterval) {

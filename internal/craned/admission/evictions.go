@@ -36,7 +36,7 @@ func (g EvictionGuard) Handle(ctx context.Context, req admission.Request) admiss
 		return admission.Allowed("") // The API server answers that it is gone.
 	}
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("failed to read pod %s/%s: %w", req.Namespace, req.Name, err))
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading pod %s/%s: %w", req.Namespace, req.Name, err))
 	}
 
 	if node := req.UserInfo.Extra[extraNodeName]; len(node) > 0 && (len(node) > 1 || pod.Spec.NodeName != node[0]) {
@@ -45,7 +45,7 @@ func (g EvictionGuard) Handle(ctx context.Context, req admission.Request) admiss
 
 	excluded, err := g.OptOuts(ctx)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("failed to read what has opted out: %w", err))
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading opt-outs: %w", err))
 	}
 
 	if excluded.Excludes(&pod) {

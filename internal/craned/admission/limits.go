@@ -55,6 +55,7 @@ func (l *requestLimits) wrap(next http.Handler) http.Handler {
 			return
 		}
 
+		// A request counts before its body is read, with the length that it announces.
 		total := l.bytes.Add(req.ContentLength)
 		requests := l.requests.Add(1)
 		defer l.bytes.Add(-req.ContentLength)

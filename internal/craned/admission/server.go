@@ -119,6 +119,7 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 func (s *Server) serve(ctx context.Context) error {
+	// The certificate comes from the rotator, or from files that are followed.
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.rotator != nil {
 		config.GetCertificate = s.rotator.GetCertificate
@@ -129,11 +130,12 @@ func (s *Server) serve(ctx context.Context) error {
 		}
 
 		config = files
+
 		followCtx, stop := context.WithCancel(ctx)
 		var running sync.WaitGroup
 		running.Go(func() {
 			if err := follow(followCtx); err != nil {
-				log.FromContext(ctx).Error(err, "failed to follow the certificate of webhooks; the present one stays")
+				log.FromContext(ctx).Error(err, "following the certificate files of webhooks; the present certificate stays")
 			}
 		})
 		defer running.Wait()
@@ -149,6 +151,7 @@ func (s *Server) serve(ctx context.Context) error {
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
+
 	address := listener.Addr().String()
 	s.address.Store(&address)
 
@@ -158,6 +161,7 @@ func (s *Server) serve(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 
+	// Running calls may end: the API server waits for their answers.
 	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 

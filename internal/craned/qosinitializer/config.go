@@ -59,6 +59,7 @@ func Parse(data []byte) (Config, error) {
 		return Config{}, nil
 	}
 
+	// All missing parts are reported together.
 	var errs []error
 	need := func(ok bool, field string) {
 		if !ok {

@@ -92,7 +92,7 @@ const readTimeout = 200 * time.Millisecond
 func (s PodQOSLister) Start(ctx context.Context) error {
 	if _, err := s.Cache.GetInformer(ctx, &ensurancev1alpha1.PodQOS{}, cache.BlockUntilSynced(false)); err != nil {
 		// Without the CRD there are no PodQOSs, and pods are not changed.
-		log.FromContext(ctx).Info("PodQOSs cannot be watched", "reason", err.Error())
+		log.FromContext(ctx).Error(err, "watching PodQOSs")
 	}
 
 	return nil

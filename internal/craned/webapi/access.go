@@ -48,6 +48,7 @@ func NewDelegatedAuth(config *rest.Config) (authenticator.Request, authorizer.Au
 		Steps:    3,
 	}
 
+	// Without a credential a request is refused: the API has no anonymous clients.
 	authn, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous:                &apiserver.AnonymousAuthConfig{Enabled: false},
 		CacheTTL:                 tokenTTL,
@@ -55,7 +56,6 @@ func NewDelegatedAuth(config *rest.Config) (authenticator.Request, authorizer.Au
 		TokenAccessReviewTimeout: askTimeout,
 		WebhookRetryBackoff:      backoff,
 	}.New()
-
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the authenticator: %w", err)
 	}
@@ -79,9 +79,10 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request, needs authorizer
 	logger := log.FromContext(r.Context())
 	identity, ok, err := a.config.Authenticator.AuthenticateRequest(r)
 	if err != nil {
-		logger.V(1).Info("A token was not accepted", "reason", err.Error())
+		logger.V(1).Info("rejected a token", "reason", err.Error())
 	}
 
+	// A client learns why it is refused only once it is known.
 	if err != nil || !ok {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		writeError(w, http.StatusUnauthorized, "send a bearer token of the cluster")
@@ -91,13 +92,13 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request, needs authorizer
 	needs.User = identity.User
 	decision, reason, err := a.config.Authorizer.Authorize(r.Context(), needs)
 	if err != nil {
-		logger.Info("The API server does not say who may use the web API", "reason", err.Error())
+		logger.Error(err, "reviewing access to the web API")
 		writeError(w, http.StatusServiceUnavailable, "the API server does not say whether this is allowed")
 		return false
 	}
 
 	if decision != authorizer.DecisionAllow {
-		logger.V(1).Info("Denied", "user", identity.User.GetName(), "reason", reason)
+		logger.V(1).Info("denied a request", "user", identity.User.GetName(), "reason", reason)
 		writeError(w, http.StatusForbidden, fmt.Sprintf("user %q may not %s", identity.User.GetName(), describePermission(needs)))
 		return false
 	}

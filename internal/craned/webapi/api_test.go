@@ -117,7 +117,6 @@ func setup(t *testing.T, objects ...client.Object) *fixture {
 		},
 		Authenticator: f.gate, Authorizer: f.gate, Clock: clocktesting.NewFakePassiveClock(now),
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,6 +133,8 @@ func (v *metricView) addCharts(status *predictionv1alpha1.PredictionMetricStatus
 	forecasts := map[string][]point{}
 	pasts := map[string][]point{}
 	var order []string
+
+	// Charts are in the order in which their labels appear first.
 	note := func(labels string) {
 		if forecasts[labels] == nil && pasts[labels] == nil {
 			order = append(order, labels)
@@ -193,6 +195,8 @@ func samples(list []predictionv1alpha1.Sample) []point {
 func newChart(labels string, past, forecast []point, now time.Time) (chart, bool) {
 	past = downsample(past)
 	forecast = downsample(forecast)
+
+	// The axes span all points, the current time and zero.
 	low := math.Inf(1)
 
 	high := math.Inf(-1)

@@ -122,6 +122,7 @@ func (a *API) window(r *http.Request) (metrics.Window, error) {
 		return metrics.Window{}, fmt.Errorf("step: %q is not a duration such as 60s or 5m", text)
 	}
 
+	// The API bounds the number of points, and rejects what Prometheus would reject.
 	switch {
 	case step < time.Second:
 		return metrics.Window{}, fmt.Errorf("step: %s is less than 1s", step)

@@ -39,8 +39,8 @@ func writeData(w http.ResponseWriter, data any) error {
 }
 
 // writeError writes the error of a request that is not processed. Errors of processed requests have status 200, as gocrane's do.
-func writeError(w http.ResponseWriter, status int, why string) {
-	writeEnvelope(w, status, envelope{Error: why})
+func writeError(w http.ResponseWriter, status int, message string) {
+	writeEnvelope(w, status, envelope{Error: message})
 }
 
 func writeEnvelope(w http.ResponseWriter, status int, e envelope) {
@@ -57,7 +57,7 @@ func writeEnvelope(w http.ResponseWriter, status int, e envelope) {
 func publicMessage(ctx context.Context, err error) string {
 	message := metrics.PublicMessage(err)
 	if message != err.Error() {
-		log.FromContext(ctx).Error(err, "failed to read from a data source")
+		log.FromContext(ctx).Error(err, "reading from a data source")
 	}
 
 	return message
@@ -80,7 +80,8 @@ type limitedBuffer struct {
 
 // Write implements io.Writer.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.remaining -= len(p); b.remaining < 0 {
+	b.remaining -= len(p)
+	if b.remaining < 0 {
 		return 0, errTooLong
 	}
 

@@ -60,6 +60,7 @@ func (l streamedList) encode(w io.Writer) error {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 
+	// The envelope is encoded without items, and its null is the place of the list.
 	null := []byte("null")
 	if l.frame != nil {
 		null = []byte(`"items":null`)
@@ -107,7 +108,8 @@ type limitedWriter struct{ remaining int }
 
 // Write implements io.Writer.
 func (w *limitedWriter) Write(p []byte) (int, error) {
-	if w.remaining -= len(p); w.remaining < 0 {
+	w.remaining -= len(p)
+	if w.remaining < 0 {
 		return 0, errTooLong
 	}
 

@@ -50,12 +50,12 @@ func parse(data map[string][]byte, now func() time.Time) (*material, error) {
 		return nil, fmt.Errorf("%s: %w", keyBundle, err)
 	}
 
-	first := encodeCertificate(bundle[0])
-	m := &material{older: bundle[1:]}
-	if m.signer, err = pki.ParseAuthority(pki.Pair{CertPEM: first, KeyPEM: data[keyAuthority]}, now); err != nil {
+	signer, err := pki.ParseAuthority(pki.Pair{CertPEM: encodeCertificate(bundle[0]), KeyPEM: data[keyAuthority]}, now)
+	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", keyBundle, keyAuthority, err)
 	}
 
+	m := &material{signer: signer, older: bundle[1:]}
 	m.setServing(pki.Pair{CertPEM: data[keyServing], KeyPEM: data[keyServingKey]})
 	return m, nil
 }
@@ -73,16 +73,19 @@ func (m *material) setServing(pair pki.Pair) {
 func certificatesIn(bundle []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := bundle; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
+		block, after := pem.Decode(rest)
+		if block == nil {
 			break
 		}
+
+		rest = after
 
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("certificate %d: %w", len(out)+1, err)
 		}
 
+		// A bundle holds authorities alone, and few of them.
 		if !cert.IsCA {
 			return nil, fmt.Errorf("certificate %d is not that of an authority", len(out)+1)
 		}
@@ -129,7 +132,8 @@ func (m *material) data(current map[string][]byte) map[string][]byte {
 
 	out[keyBundle] = m.bundle()
 	out[keyAuthority] = m.signer.KeyPEM()
-	out[keyServing], out[keyServingKey] = m.pair.CertPEM, m.pair.KeyPEM
+	out[keyServing] = m.pair.CertPEM
+	out[keyServingKey] = m.pair.KeyPEM
 
 	return out
 }

@@ -27,7 +27,8 @@ const (
 	// be wrong after a jump of the wall clock.
 	checkInterval = time.Minute
 	// minRetry and maxRetry bound the delay after an error.
-	minRetry, maxRetry = 500 * time.Millisecond, 30 * time.Second
+	minRetry = 500 * time.Millisecond
+	maxRetry = 30 * time.Second
 	// maxSteps is the maximum number of steps of one reconcile; two are enough.
 	maxSteps = 4
 )
@@ -109,6 +110,8 @@ func (r *Rotator) Run(ctx context.Context) error {
 
 	log := logr.FromContextOrDiscard(ctx).WithName("certificates").WithValues("secret", r.config.Namespace+"/"+r.config.Secret)
 	ctx = logr.NewContext(ctx, log)
+
+	// An error that persists is logged once, not after each retry.
 	retry := minRetry
 
 	reported := ""
@@ -119,7 +122,7 @@ func (r *Rotator) Run(ctx context.Context) error {
 			reported = ""
 		} else if ctx.Err() == nil {
 			if err.Error() != reported {
-				log.Info("Certificates are not as they should be; trying again", "reason", err.Error())
+				log.Error(err, "reconciling certificates; trying again")
 				reported = err.Error()
 			}
 
@@ -171,7 +174,8 @@ func (r *Rotator) reconcile(ctx context.Context, view *informers) error {
 		}
 
 		logr.FromContextOrDiscard(ctx).Info(d.step.String(), "reason", d.reason)
-		if secret, err = r.writeSecret(ctx, secret, next); err != nil {
+		secret, err = r.writeSecret(ctx, secret, next)
+		if err != nil {
 			return err
 		}
 
@@ -199,17 +203,18 @@ func (r *Rotator) readSecret(ctx context.Context, secret *corev1.Secret) (*mater
 		return m, nil
 	}
 
+	// The content cannot be decoded. This replica may still hold what it was before.
 	r.mu.Lock()
 	previous := r.current
 	r.mu.Unlock()
 
 	log := logr.FromContextOrDiscard(ctx)
 	if previous == nil {
-		log.Info("The Secret cannot be read; making everything anew", "reason", err.Error())
+		log.Error(err, "decoding the Secret; issuing everything anew")
 		return nil, nil
 	}
 
-	log.Info("The Secret cannot be read; putting back what it held", "reason", err.Error())
+	log.Error(err, "decoding the Secret; restoring its previous content")
 	if _, err := r.writeSecret(ctx, secret, previous); err != nil {
 		return nil, err
 	}
@@ -301,7 +306,7 @@ func (r *Rotator) distributeBundle(ctx context.Context, view *informers, secret 
 			continue
 		}
 
-		logr.FromContextOrDiscard(ctx).Info("Told who is to be trusted", "target", t.String())
+		logr.FromContextOrDiscard(ctx).Info("distributed the bundle of authorities", "target", t.String())
 	}
 
 	err := errors.Join(errs...)

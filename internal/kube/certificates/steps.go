@@ -95,7 +95,9 @@ func (l Lifetimes) nextStep(m *material, now time.Time, hosts []string, trusted 
 		return stepDecision{stepAuthority, "the authority " + fault}
 	}
 
+	// The authority is valid. The cases are in the order of their urgency.
 	current := m.signedBy(signer)
+
 	settled := trusted && now.Sub(issuedAt(signer)) >= l.Overlap
 	switch {
 	case servingFault != "":
@@ -184,10 +186,12 @@ func (l Lifetimes) applyStep(s step, m *material, now func() time.Time, hosts []
 			next.older = next.older[:min(len(next.older), maxAuthorities-1)]
 		}
 
-		var err error
-		if next.signer, err = pki.NewAuthority(authorityName, l.Authority, now); err != nil {
+		authority, err := pki.NewAuthority(authorityName, l.Authority, now)
+		if err != nil {
 			return nil, fmt.Errorf("making an authority: %w", err)
 		}
+
+		next.signer = authority
 	}
 
 	if s == stepAuthority {

@@ -135,5 +135,5 @@ func (t Target) apply(ctx context.Context, client dynamic.Interface, manager str
 		return fmt.Errorf("%s changed meanwhile: %w", t, err)
 	}
 
-	return fmt.Errorf("telling %s the authority: %w", t, err)
+	return fmt.Errorf("writing the bundle of %s: %w", t, err)
 }

@@ -52,7 +52,7 @@ func Parse(r io.Reader) ([]*unstructured.Unstructured, error) {
 		}
 
 		if len(content) == 0 {
-			continue
+			continue // comments, or nothing between two separators
 		}
 
 		u := &unstructured.Unstructured{Object: content}
@@ -168,6 +168,7 @@ func (a *Applier) applyOne(ctx context.Context, o *unstructured.Unstructured) er
 		return err
 	}
 
+	// Force takes over the fields of other managers.
 	if _, err := client.Patch(ctx, o.GetName(), applyPatch, content, metav1.PatchOptions{
 		FieldManager: a.manager, Force: new(true), FieldValidation: metav1.FieldValidationStrict,
 	}); err != nil {
@@ -216,7 +217,6 @@ func (a *Applier) waitServed(ctx context.Context, client dynamic.ResourceInterfa
 
 		return true, nil
 	})
-
 	if err != nil {
 		return fmt.Errorf("waiting until it is served: %w", err)
 	}

@@ -101,7 +101,8 @@ func (s Set) Encode() string {
 			collapsed.Add(w)
 		}
 
-		if text = collapsed.text(); len(text) <= maxBytes {
+		text = collapsed.text()
+		if len(text) <= maxBytes {
 			break
 		}
 	}

@@ -254,7 +254,6 @@ func (s *Switch) refusal(req *http.Request) (*http.Response, error) {
 		Reason:   metav1.StatusReasonForbidden,
 		Message:  s.Message(),
 	})
-
 	if err != nil {
 		return nil, fmt.Errorf("encoding a refusal: %w", err)
 	}

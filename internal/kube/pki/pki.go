@@ -59,21 +59,22 @@ func LoadOrCreate(dir, name, commonName string, now func() time.Time) (*Authorit
 	if errors.Is(err, fs.ErrNotExist) {
 		a, err := NewAuthority(commonName, authorityLife, now)
 		if err != nil {
-			return nil, fmt.Errorf("make certificate authority %s: %w", name, err)
+			return nil, fmt.Errorf("creating certificate authority %s: %w", name, err)
 		}
 
 		return a, a.pair.Write(dir, name)
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("read certificate authority %s: %w", name, err)
+		return nil, fmt.Errorf("reading certificate authority %s: %w", name, err)
 	}
 
 	keyPEM, err := os.ReadFile(filepath.Join(dir, name+".key"))
 	if err != nil {
-		return nil, fmt.Errorf("read key of certificate authority %s: %w", name, err)
+		return nil, fmt.Errorf("reading key of certificate authority %s: %w", name, err)
 	}
 
+	// An authority must outlive the certificates that it is about to sign.
 	a, err := ParseAuthority(Pair{CertPEM: certPEM, KeyPEM: keyPEM}, now)
 	if err == nil && !now().Add(leafLife).Before(a.cert.NotAfter) {
 		err = fmt.Errorf("certificate ends on %s, too soon to sign for %s", a.cert.NotAfter, leafLife)

@@ -119,7 +119,8 @@ func ParsePriorityRange(text string) (low, high int32, err error) {
 
 	// The first - may be a sign.
 	if i := strings.Index(text[min(1, len(text)):], "-"); i >= 0 {
-		low, high = number(text[:i+1]), number(text[i+2:])
+		low = number(text[:i+1])
+		high = number(text[i+2:])
 		return low, high, err
 	}
 

@@ -66,7 +66,7 @@ func (w Watcher) Run(ctx context.Context, visitor Handler, again <-chan struct{}
 			pause = minBackoff
 		}
 
-		ctrl.LoggerFrom(ctx).WithName(w.Name).V(1).Info("The watch on pods ended", "reason", err.Error(), "again in", pause.String())
+		ctrl.LoggerFrom(ctx).WithName(w.Name).V(1).Info("watch on pods ended", "reason", err.Error(), "retryAfter", pause.String())
 		timer := w.Clock.NewTimer(pause)
 		select {
 		case <-ctx.Done():

@@ -86,18 +86,19 @@ func (c *Chain) Collect(ch chan<- prometheus.Metric) {
 func (c *Chain) Handle(ctx context.Context, req admission.Request) (answer admission.Response) {
 	defer func() {
 		if r := recover(); r != nil {
-			log.FromContext(ctx).Info("Looking at a pod failed; it is created as it is", "reason", fmt.Sprint(r))
+			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", r), "mutating a pod; it is created unchanged")
 			answer = admission.Allowed("")
 		}
 	}()
 
+	// Updates, Crane's own pods and all pods while writes are stopped stay as they are.
 	if req.Operation != admissionv1.Create || req.SubResource != "" || slices.Contains(c.skippedNamespaces, req.Namespace) || len(c.mutators) == 0 || c.Stopped != nil && c.Stopped() {
 		return admission.Allowed("")
 	}
 
 	pod, err := decodePod(req.Object.Raw, req.Namespace)
 	if err != nil {
-		log.FromContext(ctx).Info("A pod cannot be read; it is created as it is", "reason", err.Error())
+		log.FromContext(ctx).Error(err, "decoding a pod; it is created unchanged")
 		return admission.Allowed("")
 	}
 
@@ -185,10 +186,12 @@ func callMutator(m Mutator, pod *corev1.Pod, raw []byte) (operations []Operation
 		}
 	}()
 
-	if operations, err = m.Mutate(pod.DeepCopy()); err != nil || len(operations) == 0 {
+	operations, err = m.Mutate(pod.DeepCopy())
+	if err != nil || len(operations) == 0 {
 		return nil, nil, err
 	}
 
+	// The patch is applied here first: the API server would reject the pod because of a patch that does not fit.
 	text, err := json.Marshal(operations)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding its patch: %w", err)
@@ -199,11 +202,13 @@ func callMutator(m Mutator, pod *corev1.Pod, raw []byte) (operations []Operation
 		return nil, nil, fmt.Errorf("it is not a patch: %w", err)
 	}
 
-	if next, err = patch.Apply(raw); err != nil {
+	next, err = patch.Apply(raw)
+	if err != nil {
 		return nil, nil, fmt.Errorf("its patch does not fit the pod: %w", err)
 	}
 
-	if _, err = decodePod(next, pod.Namespace); err != nil {
+	_, err = decodePod(next, pod.Namespace)
+	if err != nil {
 		return nil, nil, fmt.Errorf("the patched object is not a pod: %w", err)
 	}
 

@@ -45,6 +45,7 @@ func NewForConfig(config *rest.Config) (Interface, error) {
 		shared.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(shared.QPS, shared.Burst)
 	}
 
+	// All clients of the set share connections.
 	connections, err := rest.HTTPClientFor(shared)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the API server: %w", err)

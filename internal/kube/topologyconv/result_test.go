@@ -34,10 +34,10 @@ func TestResultFormat(t *testing.T) {
 
 func TestDecodeInvalidResult(t *testing.T) {
 	for in, want := range map[string]string{
-		``:     "decode zones",
+		``:     "decoding zones",
 		`null`: "",
-		`{}`:   "decode zones",
-		"\x00": "decode zones",
+		`{}`:   "decoding zones",
+		"\x00": "decoding zones",
 		`[{}]`: "names no zone",
 		`[{"name":"node0","type":"Socket","resources":{"capacity":{"cpu":"4"}}}]`:   "",
 		`[{"name":"node0"},{"name":"node0"}]`:                                       "is listed twice",
@@ -45,7 +45,7 @@ func TestDecodeInvalidResult(t *testing.T) {
 		`[{"name":"node0","resources":{"capacity":{"cpu":"1e308"}}}]`:               "of the order of",
 		`[{"name":"node0","resources":{"capacity":{"memory":"1e2000000000"}}}]`:     "of the order of",
 		`[{"name":"node0","resources":{"capacity":{"memory":"8Ei"}}}]`:              "out of range",
-		`[{"name":"node0","resources":{"capacity":{"cpu":"NaN"}}}]`:                 "decode zones",
+		`[{"name":"node0","resources":{"capacity":{"cpu":"NaN"}}}]`:                 "decoding zones",
 		`[{"name":"node0","resources":{"capacity":{"cpu":"0.5","memory":"1e-9"}}}]`: "",
 		"[" + strings.Repeat(`{"name":"node0"},`, 5000) + `{"name":"node1"}]`:       "bytes, at most",
 	} {

@@ -38,6 +38,7 @@ func ReadZones(t *topology.NodeResourceTopology) ([]numa.Zone, error) {
 			}
 		}
 
+		// A zone without resources has distances only.
 		if z.Resources != nil {
 			capacity, err := ParseAmounts(z.Resources.Capacity)
 			if err != nil {
@@ -160,21 +161,24 @@ func DecodeResult(s string) (numa.Placement, error) {
 
 	var zones []topology.Zone
 	if err := json.Unmarshal([]byte(s), &zones); err != nil {
-		return nil, fmt.Errorf("decode zones: %w", err)
+		return nil, fmt.Errorf("decoding zones: %w", err)
 	}
 
 	p := make(numa.Placement, 0, len(zones))
 	for _, z := range zones {
+		// A zone without a type counts as a NUMA node.
 		if z.Type != topology.ZoneTypeNode && z.Type != "" {
 			continue
 		}
 
 		share := numa.Share{Zone: z.Name}
 		if z.Resources != nil {
-			var err error
-			if share.Resources, err = ParseAmounts(z.Resources.Capacity); err != nil {
+			amounts, err := ParseAmounts(z.Resources.Capacity)
+			if err != nil {
 				return nil, fmt.Errorf("zone %q: %w", z.Name, err)
 			}
+
+			share.Resources = amounts
 		}
 
 		p = append(p, share)

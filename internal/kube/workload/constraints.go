@@ -49,15 +49,17 @@ func (c Constraints) Autoscalers(ref Ref) []Autoscaler { return c.autoscalers[wi
 func (l *Lister) Constraints(ctx context.Context, namespaces []string) (Constraints, error) {
 	out := Constraints{autoscalers: map[Ref][]Autoscaler{}}
 	var nodes []rightsize.NodeShape
-	if err := l.each(ctx, Query{Kind: corev1.SchemeGroupVersion.WithKind("Node")}, func(o client.Object) error {
+	err := l.each(ctx, Query{Kind: corev1.SchemeGroupVersion.WithKind("Node")}, func(o client.Object) error {
 		if n, ok := o.(*corev1.Node); ok {
 			shape := nodeShape(n)
 			nodes = append(nodes, shape)
-			out.MaxCPU, out.MaxMemory = max(out.MaxCPU, shape.PodCPU), max(out.MaxMemory, shape.PodMemory)
+			out.MaxCPU = max(out.MaxCPU, shape.PodCPU)
+			out.MaxMemory = max(out.MaxMemory, shape.PodMemory)
 		}
 
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return Constraints{}, err
 	}
 
@@ -75,7 +77,6 @@ func (l *Lister) Constraints(ctx context.Context, namespaces []string) (Constrai
 
 			return nil
 		})
-
 		if err != nil {
 			return Constraints{}, err
 		}
@@ -146,6 +147,7 @@ func (c Constraints) UtilizationTargets(ref Ref, container string) *rightsize.HP
 				continue
 			}
 
+			// 0 is no target yet.
 			if *target == 0 || utilization < *target {
 				*target = utilization
 			}

@@ -51,7 +51,6 @@ func (l *Lister) EachPod(ctx context.Context, namespaces []string, visit func(ob
 				Requests: AmountsOf(podresource.PodRequests(pod, podresource.PodResourcesOptions{})),
 			}, !owned)
 		})
-
 		if err != nil {
 			return err
 		}

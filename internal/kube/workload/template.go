@@ -104,7 +104,7 @@ func podSpec(obj client.Object) (*corev1.PodSpec, int32, error) {
 		return &o.Spec.Template.Spec, ptr.Deref(o.Spec.Replicas, 1), nil
 	case *appsv1.ReplicaSet:
 		return &o.Spec.Template.Spec, ptr.Deref(o.Spec.Replicas, 1), nil
-	case *appsv1.DaemonSet:
+	case *appsv1.DaemonSet: // It has no field of replicas: it has a pod on each matching node.
 		return &o.Spec.Template.Spec, o.Status.DesiredNumberScheduled, nil
 
 	case *batchv1.Job:
@@ -147,6 +147,7 @@ func unstructuredPodSpec(obj *unstructured.Unstructured) (*corev1.PodSpec, int32
 			continue
 		}
 
+		// A kind without the usual field of replicas counts as one pod.
 		replicas, found, err := unstructured.NestedInt64(obj.Object, "spec", "replicas")
 		if err != nil {
 			return nil, 0, fmt.Errorf("replicas: %w", err)

@@ -36,7 +36,7 @@ func ValidateRecommendationRule(r *analysisv1alpha1.RecommendationRule, f Facts)
 		if d, err := series.ParseDuration(text); err != nil {
 			v.addErrors(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, err.Error()))
 		} else if d <= 0 {
-			v.addErrors(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, "must be more than zero; leave it out for one round"))
+			v.addErrors(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, "must be more than zero; leave it out to run once"))
 		}
 	}
 
@@ -118,6 +118,7 @@ func ValidateAnalytics(a *analysisv1alpha1.Analytics, f Facts) Result {
 	spec := field.NewPath("spec")
 	v.merge(validateResourceSelectors(a.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
 
+	// Settings that the recommender does not have are ignored: they are warned of and left out of the check.
 	recommender := analysisv1alpha1.Recommender{Name: string(a.Spec.Type), Config: a.Spec.Config}
 	if f.ValidateRecommender != nil {
 		var ignored []string

@@ -48,10 +48,12 @@ func validateCron(c *autoscalingv1alpha1.CronSpec, s *autoscalingv1alpha1.Effect
 	var v Result
 	location := time.UTC
 	if c.TimeZone != nil {
-		var err error
-		if location, err = time.LoadLocation(*c.TimeZone); err != nil {
+		// The schedule is checked in UTC if its zone is unknown, so that all errors are reported together.
+		zone, err := time.LoadLocation(*c.TimeZone)
+		if err != nil {
 			v.addErrors(field.Invalid(path.Child("timezone"), *c.TimeZone, "must be a name of the IANA time zone database, such as Europe/Berlin"))
-			location = time.UTC
+		} else {
+			location = zone
 		}
 
 		if *c.TimeZone == scalingmetric.LocalZone {

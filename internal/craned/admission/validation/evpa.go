@@ -32,6 +32,7 @@ func ValidateEffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVert
 		}
 	}
 
+	// Each type of estimator may occur once.
 	estimators := spec.Child("resourceEstimators")
 	for i, r := range e.Spec.ResourceEstimators {
 		if r.Type == "" {

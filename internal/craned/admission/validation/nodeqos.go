@@ -87,6 +87,7 @@ func validateRulePairs(rules []ensurancev1alpha1.Rule, f Facts, path *field.Path
 				continue
 			}
 
+			// Throttling is the milder action and should come first, at the lower threshold.
 			order := r.MetricRule.Value.Cmp(other.MetricRule.Value)
 			switch {
 			case order == 0 && r.AvoidanceActionName == other.AvoidanceActionName:

@@ -21,6 +21,7 @@ func ValidatePodQOS(q *ensurancev1alpha1.PodQOS, f Facts) Result {
 	s := &q.Spec
 	v.addErrors(validateLabelSelector(s.LabelSelector, spec.Child("labelSelector"))...)
 
+	// An empty selector matches nothing or everything, depending on which one it is.
 	switch {
 	case s.ScopeSelector == nil && (s.LabelSelector == nil || len(s.LabelSelector.MatchLabels)+len(s.LabelSelector.MatchExpressions) == 0):
 		v.warnf(spec, "matches no pod: there is neither a labelSelector nor a scopeSelector")
@@ -84,6 +85,7 @@ func validateScopesTogether(list []ensurancev1alpha1.ScopeSelectorRequirement, p
 			continue
 		}
 
+		// Each other condition on the same scope leaves fewer of its values.
 		remaining := map[string]bool{}
 		for _, value := range r.Values {
 			remaining[value] = true

@@ -49,6 +49,7 @@ func validatePredictionSpec(s *predictionv1alpha1.TimeSeriesPredictionSpec, kind
 			if kind == "" {
 				v.addErrors(field.Required(spec.Child("targetRef", "kind"), "a resourceQuery needs the kind of the target"))
 			}
+
 		case predictionv1alpha1.MetricQueryMetricType:
 			v.merge(validateMetricQuery(m.MetricQuery, path.Child("metricQuery")))
 
@@ -60,6 +61,7 @@ func validatePredictionSpec(s *predictionv1alpha1.TimeSeriesPredictionSpec, kind
 			}
 		}
 
+		// A query of another type than the declared one is stored and never read.
 		for _, q := range []struct {
 			name string
 			set  bool

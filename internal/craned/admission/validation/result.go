@@ -61,7 +61,7 @@ func errorKey(e *field.Error) string {
 }
 
 // Ratchet returns the result of an update: errors that the old object had too become warnings. An object that was stored without
-// the webhook, or before a rule existed, can therefore still be labelled, finalised and corrected step by step.
+// the webhook, or before a rule existed, can therefore still be labeled, finalized and corrected step by step.
 func Ratchet(before, after Result) Result {
 	earlier := map[string]int{}
 	for _, e := range before.Errors {

@@ -22,7 +22,9 @@ func ValidateNodeResourceTopology(n *topologyv1alpha1.NodeResourceTopology, _ Fa
 		zones[n.Zones[i].Name] = &n.Zones[i]
 	}
 
+	// Parents and costs name zones of the same node.
 	v.addErrors(rejectNegative(n.Reserved, field.NewPath("reserved"))...)
+
 	for i := range n.Zones {
 		z := &n.Zones[i]
 		path := field.NewPath("zones").Index(i)
