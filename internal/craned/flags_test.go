@@ -52,7 +52,7 @@ func flagsOfGocrane() map[string]string {
 // effect cause a warning.
 func TestEveryFlagOfGocrane(t *testing.T) {
 	if n := len(flagsOfGocrane()); n < 60 {
-		t.Fatalf("the list has %d flags", n)
+		t.Fatalf("the list has %d flags, want 60 or more", n)
 	}
 
 	var gone []string
@@ -73,10 +73,10 @@ func TestEveryFlagOfGocrane(t *testing.T) {
 			dashed := strings.ReplaceAll(name, "_", "-")
 			_, hasNone := fs.Lookup(dashed).Annotations[deprecatedflags.Annotation]
 			if hasNone != slices.Contains(gone, dashed) {
-				t.Errorf("the flag is served; take it from the table of retired flags")
+				t.Errorf("the flag is retired: %t, want that of the table of retired flags", hasNone)
 			}
 			if hasNone != (len(warnings) == 1) || hasNone && !strings.HasPrefix(warnings[0], "--"+dashed+" has no effect: ") {
-				t.Errorf("warnings %v", warnings)
+				t.Errorf("warnings %v, want one if the flag is retired: %t", warnings, hasNone)
 			}
 		})
 	}
@@ -84,7 +84,7 @@ func TestEveryFlagOfGocrane(t *testing.T) {
 	// Booleans need no value, and a flag without an effect does no harm.
 	_, warnings, err := parse(t, address, "--server-enable-grafana", "--cache-unstructured", "--logtostderr", "--alsologtostderr=false")
 	if err != nil || len(warnings) != 4 {
-		t.Errorf("%v, %v", warnings, err)
+		t.Errorf("parsing four flags without an effect: warnings %v, %v, want 4", warnings, err)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestRetiredFlagsAreGocranes(t *testing.T) {
 
 	for _, r := range deprecatedFlags() {
 		if value, ok := known[r.Name]; !ok || value != r.Default || r.Replacement == "" {
-			t.Errorf("--%s: gocrane's default is %q (%v), here %q", r.Name, value, ok, r.Default)
+			t.Errorf("--%s has the default %q here, want gocrane's, %q (known: %t), and a replacement", r.Name, r.Default, value, ok)
 		}
 	}
 }
@@ -148,19 +148,19 @@ v: 2
 	if o.Prometheus.Address != "http://prometheus:9090" || o.APIQPS != 12.5 || o.APIBurst != 7 || o.Prometheus.Timeout.String() != "1m30s" ||
 		o.LeaderElection.Enabled || o.Log.Verbosity != 2 || !o.requireConfiguration ||
 		!o.FeatureGates.Enabled(featuregate.ClusterNodePrediction) || o.FeatureGates.Enabled(featuregate.Analysis) {
-		t.Errorf("%+v", o)
+		t.Errorf("options %+v, want the values of the file", o)
 	}
 
 	if !slices.Equal(o.Controllers, []string{"nodeload"}) {
-		t.Errorf("the command line does not win: %v", o.Controllers)
+		t.Errorf("controllers %v, want nodeload: the command line takes precedence", o.Controllers)
 	}
 	if o, err = applyConfig(t, "controllers: [\"*\", -cost]\n", address); err != nil || !slices.Equal(o.Controllers, []string{"*", "-cost"}) {
-		t.Errorf("%v, %v", o, err)
+		t.Errorf("applying a file with a list of controllers: %+v, %v, want * and -cost", o, err)
 	}
 
 	for _, empty := range []string{"", "{}", "---\n", "# nothing\n"} {
 		if _, err := applyConfig(t, empty, address); err != nil {
-			t.Errorf("file %q: %v", empty, err)
+			t.Errorf("applying the file %q: %v, want no error", empty, err)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestBadConfigFile(t *testing.T) {
 	o := NewOptions()
 	o.ConfigFile = filepath.Join(t.TempDir(), "none.yaml")
 	if err := o.ApplyFile(pflag.NewFlagSet("", pflag.ContinueOnError)); err == nil || !strings.Contains(err.Error(), "none.yaml") {
-		t.Errorf("without the file: %v", err)
+		t.Errorf("ApplyFile without the file: %v, want an error that names none.yaml", err)
 	}
 }
 
@@ -220,7 +220,7 @@ func FuzzConfigFile(f *testing.F) {
 			if err := o.ApplyFile(fs); i == 0 {
 				first = err
 			} else if (err == nil) != (first == nil) {
-				t.Errorf("%v, then %v", first, err)
+				t.Errorf("ApplyFile: %v, then %v, want the same result for the same file", first, err)
 			}
 		}
 	})
@@ -236,7 +236,7 @@ func TestDocumented(t *testing.T) {
 	page := string(text)
 	for _, r := range deprecatedFlags() {
 		if !strings.Contains(r.Replacement, "logs are lines") && !strings.Contains(page, "`--"+r.Name+"`") {
-			t.Errorf("docs/reference/craned.md does not tell of --%s", r.Name)
+			t.Errorf("docs/reference/craned.md lacks --%s, want each retired flag", r.Name)
 		}
 	}
 
@@ -247,13 +247,13 @@ func TestDocumented(t *testing.T) {
 				strings.TrimSpace(cells[2]) == strings.ToLower(string(spec.PreRelease)) &&
 				strings.TrimSpace(cells[3]) == map[bool]string{true: "on", false: "off"}[spec.Default]
 		}) {
-			t.Errorf("docs/reference/craned.md does not tell gate %s, its stage %s and its default %v", name, spec.PreRelease, spec.Default)
+			t.Errorf("docs/reference/craned.md lacks gate %s, want its stage %s and its default %t", name, spec.PreRelease, spec.Default)
 		}
 	}
 
 	for _, source := range dataSourceNames() {
 		if !strings.Contains(page, "| `"+source+"`") {
-			t.Errorf("docs/reference/craned.md does not tell of the data source %s", source)
+			t.Errorf("docs/reference/craned.md lacks the data source %s, want each", source)
 		}
 	}
 }

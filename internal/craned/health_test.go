@@ -22,7 +22,7 @@ func TestSourceHealth(t *testing.T) {
 
 		h := newSourceHealth(dataSourceProm, func(ctx context.Context) error {
 			if _, bounded := ctx.Deadline(); !bounded {
-				t.Error("a question without a time limit")
+				t.Error("the probe has no deadline, want one")
 			}
 
 			mu.Lock()
@@ -33,7 +33,7 @@ func TestSourceHealth(t *testing.T) {
 		})
 
 		if h.Check(nil) == nil {
-			t.Error("ready before anybody asked")
+			t.Error("Check before the first probe = nil, want an error")
 		}
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -48,13 +48,13 @@ func TestSourceHealth(t *testing.T) {
 			synctest.Wait()
 
 			if err := h.Check(nil); (err == nil) != (next == nil) {
-				t.Errorf("source says %v, readiness %v", next, err)
+				t.Errorf("Check = %v after a probe with %v, want both nil or none", err, next)
 			}
 		}
 
 		cancel()
 		if err := <-ended; err != nil || asked < 3 {
-			t.Errorf("%v after %d questions", err, asked)
+			t.Errorf("Start = %v after %d probes, want nil after 3 or more", err, asked)
 		}
 	})
 }

@@ -141,7 +141,7 @@ func await(t *testing.T, what string, c <-chan struct{}) {
 	select {
 	case <-c:
 	case <-time.After(patience):
-		t.Fatalf("%s: not within %s", what, patience)
+		t.Fatalf("waiting for %s: not within %s, want it", what, patience)
 	}
 }
 
@@ -152,7 +152,7 @@ func (l *fixture) waitEnd(t *testing.T) error {
 	case err := <-l.ended:
 		return err
 	case <-time.After(patience):
-		t.Fatal("the manager does not end")
+		t.Fatalf("the manager has not ended within %s, want it to", patience)
 		return nil
 	}
 }
@@ -165,7 +165,7 @@ func expectOrder(t *testing.T, record string, words ...string) {
 	for _, word := range words {
 		_, after, found := strings.Cut(rest, " "+word+" ")
 		if !found {
-			t.Fatalf("record %q: %v are not in that order: no %s", record, words, word)
+			t.Fatalf("record %q has no %s in its place, want the order %v", record, word, words)
 		}
 
 		rest = " " + after
@@ -198,7 +198,7 @@ func TestLife(t *testing.T) {
 
 	l.cancel()
 	if err := l.waitEnd(t); err != nil {
-		t.Errorf("an orderly stop ends with %v", err)
+		t.Errorf("an orderly stop ends with %v, want nil", err)
 	}
 
 	expectOrder(t, m.noted(), "end-every", "end-webhook")
@@ -206,7 +206,7 @@ func TestLife(t *testing.T) {
 	expectOrder(t, m.noted(), "end-late-leading", "released")
 
 	if m.holder() != "" {
-		t.Errorf("the lease is still %s's", m.holder())
+		t.Errorf("the lease is held by %s, want it released", m.holder())
 	}
 }
 
@@ -230,7 +230,7 @@ func TestStandbyDoesNothing(t *testing.T) {
 
 	select {
 	case <-second.started:
-		t.Error("two lead")
+		t.Error("a second replica leads, want one leader")
 	default:
 	}
 
@@ -261,21 +261,21 @@ func TestShutdownDelay(t *testing.T) {
 	await(t, "the leader's work", leading.started)
 
 	if page := l.probePage(t, "/readyz/shutdown"); page != "ok" {
-		t.Errorf("before the signal: %s", page)
+		t.Errorf("/readyz/shutdown before the signal = %q, want ok", page)
 	}
 
 	l.cancel()
 	for deadline := time.Now().Add(patience); !l.clock.HasWaiters(); runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatal("no delay begins")
+			t.Fatalf("no delay has begun within %s of the signal, want one", patience)
 		}
 	}
 
 	if page := l.probePage(t, "/readyz/shutdown"); !strings.Contains(page, "shutting down") {
-		t.Errorf("after the signal: %s", page)
+		t.Errorf("/readyz/shutdown after the signal = %q, want shutting down", page)
 	}
 	if err := l.running().Err(); err != nil {
-		t.Errorf("the context of the manager before the delay: %v, parts %s", err, m.noted())
+		t.Errorf("the context of the manager has ended with %v during the delay, parts %s, want it open", err, m.noted())
 	}
 
 	l.clock.Step(time.Minute)
@@ -300,20 +300,20 @@ func TestStolenLease(t *testing.T) {
 	m.steal("thief")
 
 	if err := l.waitEnd(t); err == nil || !strings.Contains(err.Error(), "the lease craned was taken by thief") {
-		t.Errorf("ended with %v", err)
+		t.Errorf("start ended with %v, want an error that names the thief", err)
 	}
 
 	deadline := time.Now().Add(patience)
 	for !strings.Contains(m.noted(), "end-leading") {
 		if time.Now().After(deadline) {
-			t.Fatal("the leader's work goes on")
+			t.Fatalf("the leader's work goes on for %s after it lost the lease, want it stopped", patience)
 		}
 
 		runtime.Gosched()
 	}
 
 	if m.holder() != "thief" {
-		t.Errorf("the lease of the thief is now %q's", m.holder())
+		t.Errorf("the lease is held by %q, want the thief", m.holder())
 	}
 }
 
@@ -328,7 +328,7 @@ func TestStopIsBounded(t *testing.T) {
 	l.cancel()
 
 	if err := l.waitEnd(t); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("ended with %v", err)
+		t.Errorf("start with a runnable that does not end = %v, want context.DeadlineExceeded", err)
 	}
 }
 
@@ -357,7 +357,7 @@ func TestNothingLeft(t *testing.T) {
 
 	if after := settledGoroutines(t, before); after > before {
 		buf := make([]byte, 1<<20)
-		t.Errorf("%d goroutines, %d before:\n%s", after, before, buf[:runtime.Stack(buf, true)])
+		t.Errorf("%d goroutines, want the %d of before:\n%s", after, before, buf[:runtime.Stack(buf, true)])
 	}
 }
 
@@ -398,31 +398,31 @@ func TestProbes(t *testing.T) {
 
 	for name, check := range map[string]healthz.Checker{"webhook": healthz.Ping, roleLeader: healthz.Ping, "": healthz.Ping, "nothing": nil} {
 		if h.AddReadyzCheck(name, check) == nil {
-			t.Errorf("a check %q is added", name)
+			t.Errorf("AddReadyzCheck(%q) = nil, want an error", name)
 		}
 	}
 
 	if page := l.probePage(t, "/readyz"); !strings.Contains(page, "[-]webhook failed") || !strings.Contains(page, "[+]role-standby ok") {
-		t.Error(page)
+		t.Errorf("/readyz = %q, want a failed webhook check and the role of a standby", page)
 	}
 	if page := l.probePage(t, "/readyz/webhook"); !strings.Contains(page, "no certificate yet") {
-		t.Error(page)
+		t.Errorf("/readyz/webhook = %q, want the reason", page)
 	}
 	if page := l.probePage(t, "/readyz?exclude=webhook"); page != "ok" {
-		t.Errorf("without a failing check: %q", page)
+		t.Errorf("/readyz without the failing check = %q, want ok", page)
 	}
 
 	if page := l.probePage(t, "/healthz"); page != "ok" {
-		t.Errorf("alive: %q", page)
+		t.Errorf("/healthz = %q, want ok", page)
 	}
 
 	sick = nil
 	close(elected)
 
 	if page := l.probePage(t, "/readyz"); page != "ok" {
-		t.Errorf("ready: %q", page)
+		t.Errorf("/readyz of a healthy replica = %q, want ok", page)
 	}
 	if page := l.probePage(t, "/readyz?verbose"); !strings.Contains(page, "[+]role-leader ok") {
-		t.Error(page)
+		t.Errorf("/readyz?verbose of the leader = %q, want its role", page)
 	}
 }

@@ -24,7 +24,7 @@ func TestEveryCollectorIsGuarded(t *testing.T) {
 		}
 
 		if file != "metrics.go" && !strings.HasSuffix(file, "_test.go") && strings.Contains(string(source), "ctrlmetrics.") {
-			t.Errorf("%s uses the registry of controller-runtime; use metricsRegistry", file)
+			t.Errorf("%s uses the registry of controller-runtime, want metricsRegistry", file)
 		}
 	}
 }

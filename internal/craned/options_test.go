@@ -41,15 +41,15 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 
 	if errs := o.Validate(); len(errs) > 0 || len(warnings) > 0 {
-		t.Errorf("errors %v, warnings %v", errs, warnings)
+		t.Errorf("the defaults have errors %v, warnings %v, want none", errs, warnings)
 	}
 	if o.Namespace != "crane-system" || !o.runsController(recommendationController) || !o.FeatureGates.Enabled(featuregate.Analysis) {
-		t.Errorf("%+v", o)
+		t.Errorf("the defaults are %+v, want namespace crane-system and recommendations", o)
 	}
 
 	t.Setenv("CRANE_SYSTEM_NAMESPACE", "elsewhere")
 	if o := NewOptions(); o.Namespace != "elsewhere" {
-		t.Errorf("namespace %s", o.Namespace)
+		t.Errorf("the namespace is %s, want elsewhere, as CRANE_SYSTEM_NAMESPACE says", o.Namespace)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestDefaultsAreGocranes(t *testing.T) {
 	} {
 		f := fs.Lookup(name)
 		if f == nil {
-			t.Errorf("there is no --%s", name)
+			t.Errorf("no flag --%s, want it as in gocrane", name)
 			continue
 		}
 
@@ -178,19 +178,19 @@ func TestAccepted(t *testing.T) {
 			}
 
 			if errs := o.Validate(); len(errs) > 0 {
-				t.Error(errs)
+				t.Errorf("Validate = %v, want no error", errs)
 			}
 			if wants := name == "a gate that means nothing"; wants != (len(warnings) == 1) {
-				t.Errorf("warnings %v", warnings)
+				t.Errorf("warnings %v, want one: %t", warnings, wants)
 			}
 			if name == "a controller left out" && o.runsController(recommendationController) {
-				t.Error("it runs all the same")
+				t.Error("recommendation runs, want it left out")
 			}
 		})
 	}
 
 	if _, _, err := parse(t, address, "--feature-gates=Nonsense=true"); err == nil {
-		t.Error("an unknown gate is accepted")
+		t.Error("--feature-gates=Nonsense=true is accepted, want an error")
 	}
 }
 
@@ -202,19 +202,19 @@ func TestRecommendationSettings(t *testing.T) {
 
 	o.RecommendationConfigurationFile = filepath.Join(t.TempDir(), "none.yaml")
 	if _, err := recommendationSettings(t.Context(), o); err != nil {
-		t.Errorf("without a file: %v", err)
+		t.Errorf("recommendationSettings without a file at the default path: %v, want none", err)
 	}
 
 	o.requireConfiguration = true
 	if _, err := recommendationSettings(t.Context(), o); err == nil || !strings.Contains(err.Error(), "none.yaml") {
-		t.Errorf("without a file that was named: %v", err)
+		t.Errorf("recommendationSettings without the file of the flag: %v, want an error that names none.yaml", err)
 	}
 	if err := os.WriteFile(o.RecommendationConfigurationFile, []byte("kind: Nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
 	if _, err := recommendationSettings(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--recommendation-configuration-file") {
-		t.Errorf("with a file that is something else: %v", err)
+		t.Errorf("recommendationSettings of another kind of file: %v, want an error that names the flag", err)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestSource(t *testing.T) {
 
 	o.Prometheus.CAFile = filepath.Join(t.TempDir(), "none.pem")
 	if _, err := newSource(o.Prometheus); err == nil {
-		t.Error("a file that is not there is accepted")
+		t.Error("newSource with a CA file that does not exist = nil, want an error")
 	}
 }
 
@@ -241,7 +241,7 @@ func TestSource(t *testing.T) {
 func TestNodeLoadAlone(t *testing.T) {
 	o, _, err := parse(t, address, "--controllers=nodeload")
 	if err != nil || len(o.Validate()) > 0 {
-		t.Fatal(err, o.Validate())
+		t.Fatalf("--controllers=nodeload: %v, %v, want no error", err, o.Validate())
 	}
 
 	for name, want := range map[string]bool{nodeLoadController: true, rebalanceController: false, recommendationController: false} {
@@ -251,12 +251,12 @@ func TestNodeLoadAlone(t *testing.T) {
 	}
 
 	if !o.Rebalance.DryRun {
-		t.Error("rebalancing is no dry run by default")
+		t.Error("rebalancing is no dry run by default, want one")
 	}
 
 	format, err := (&NodeLoad{TimeZone: "Asia/Shanghai"}).format()
 	if err != nil || format.Zone.String() != "Asia/Shanghai" {
-		t.Errorf("zone %v, %v", format.Zone, err)
+		t.Errorf("format has the zone %v, %v, want Asia/Shanghai", format.Zone, err)
 	}
 }
 

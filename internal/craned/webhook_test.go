@@ -17,6 +17,6 @@ func TestPodChainBeforeFirstState(t *testing.T) {
 	o := NewOptions()
 	chain := newPodChain(&dependencies{Options: o, pause: pause.New(nil, o.Namespace, clocktesting.NewFakeClock(time.Unix(0, 0)))})
 	if !chain.Stopped() {
-		t.Error("new pods are changed")
+		t.Error("new pods are changed before the first state of the switch, want them unchanged")
 	}
 }

@@ -157,22 +157,22 @@ func TestDecoyNamespace(t *testing.T) {
 	now := f.snapshot()
 	for ref, o := range now {
 		if ref.Namespace == "app" && before[ref] == nil {
-			t.Errorf("Run wrote %s into a tenant's namespace", ref)
+			t.Errorf("Run wrote %s into a tenant's namespace, want nothing there", ref)
 		}
 
 		if ref.Namespace == "crane-system" && strings.Contains(stringOf(t, o), "tenant:9090") {
-			t.Errorf("Run configured %s with the flags of a tenant's Deployment", ref)
+			t.Errorf("Run configured %s with the flags of a tenant's Deployment, want those of gocrane's", ref)
 		}
 	}
 
 	for ref := range before {
 		if ref.Namespace == "app" && now[ref] == nil {
-			t.Errorf("Run deleted %s of a tenant", ref)
+			t.Errorf("Run deleted %s of a tenant, want it kept", ref)
 		}
 	}
 
 	if node := (&Object{Object: now[Ref{APIVersion: "v1", Kind: "Node", Name: "n1"}]}); node.GetAnnotations()["own"] != "x" {
-		t.Errorf("Run removed an annotation that a tenant's policy names: node n1 has %v", node.GetAnnotations())
+		t.Errorf("Run removed an annotation that a tenant's policy names, want it kept: node n1 has %v", node.GetAnnotations())
 	}
 }
 
@@ -252,7 +252,7 @@ func TestForgedRelease(t *testing.T) {
 		namespacedRef("v1", "Secret", "shop", "sh.helm.release.v1.crane.v9"),
 	} {
 		if now[ref] == nil {
-			t.Errorf("Run deleted %s, which a tenant's record of Helm claims for gocrane", ref)
+			t.Errorf("Run deleted %s, which a tenant's record of Helm claims for gocrane, want it kept", ref)
 		}
 	}
 }
@@ -278,11 +278,11 @@ func TestDecoyCrane(t *testing.T) {
 	}
 
 	if text := stringOf(t, now[namespacedRef("apps/v1", "StatefulSet", "shop", "db")]); strings.Contains(text, `"64"`) || !strings.Contains(text, "400m") {
-		t.Errorf("away wrote requests of a pod of another namespace into the template: %s", text)
+		t.Errorf("away wrote requests of a pod of another namespace into the template, want 400m: %s", text)
 	}
 
 	if node := (&Object{Object: now[Ref{APIVersion: "v1", Kind: "Node", Name: "n1"}]}); node.GetAnnotations()["own"] != "x" {
-		t.Errorf("away removed an annotation that a tenant's policy names: node n1 has %v", node.GetAnnotations())
+		t.Errorf("away removed an annotation that a tenant's policy names, want it kept: node n1 has %v", node.GetAnnotations())
 	}
 }
 

@@ -87,11 +87,11 @@ func TestAway(t *testing.T) {
 	}
 
 	if err := f.migration(-1).Run(t.Context(), awayOptions(), nil, false, false); !errors.Is(err, ErrPaused) || !strings.Contains(err.Error(), "crane migrate away run --continue") {
-		t.Fatalf("no pause: %v", err)
+		t.Fatalf("Run without --continue = %v, want a pause that names the next command", err)
 	}
 
 	if err := f.migration(-1).Run(t.Context(), testOptions(), nil, true, false); err == nil || !strings.Contains(err.Error(), "crane migrate away is in progress") {
-		t.Errorf("a migration during a removal: %v", err)
+		t.Errorf("a migration during a removal = %v, want an error that names the removal", err)
 	}
 	if err := f.migration(-1).Run(t.Context(), Options{Away: true}, nil, true, false); err != nil {
 		t.Fatal(err)
@@ -104,18 +104,18 @@ func TestAway(t *testing.T) {
 		object := &Object{Object: o}
 		kept := ref.Kind == "Namespace" || strings.Contains(ref.Name, componentScheduler) || ref.Name == "crane-node-load-policy" || ref.Name == "crane-topology-result"
 		if ref.group() == "autoscaling.crane.io" || strings.Contains(ref.Name, "craned") || object.GetLabels()[labelPartOf] == "crane" && !kept {
-			t.Errorf("%s is left", ref)
+			t.Errorf("%s is left, want it removed", ref)
 		}
 	}
 
 	for _, ref := range []Ref{namespacedRef("v1", "ConfigMap", "crane-system", "of-a-user"), namespacedRef("apps/v1", "Deployment", "crane-system", componentScheduler)} {
 		if now[ref] == nil {
-			t.Errorf("%s is removed", ref)
+			t.Errorf("%s is removed, want it kept", ref)
 		}
 	}
 
 	if requests := fmt.Sprint(now[namespacedRef("apps/v1", "StatefulSet", "shop", "db")]["spec"]); !strings.Contains(requests, "cpu:400m memory:1Gi") {
-		t.Errorf("template %s", requests)
+		t.Errorf("the template has %s, want requests of 400m and 1Gi", requests)
 	}
 	if err := f.migration(-1).Undo(t.Context()); err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func TestAwayKills(t *testing.T) {
 			break
 		}
 		if !errors.Is(err, errKilled) || kills > 1000 {
-			t.Fatalf("after %d kills: %v", kills, err)
+			t.Fatalf("Run after %d kills = %v, want it to end within 1000", kills, err)
 		}
 	}
 
@@ -208,7 +208,7 @@ func TestAwayKills(t *testing.T) {
 	t.Logf("%d kills survived", kills)
 
 	if kills < 50 {
-		t.Errorf("%d kills", kills)
+		t.Errorf("%d kills, want 50 or more", kills)
 	}
 }
 
@@ -241,13 +241,13 @@ func TestCreatedConfigMaps(t *testing.T) {
 				written++
 
 				if !shipped["ConfigMap/"+name] && !createdByCrane(c) {
-					t.Errorf("a removal leaves the ConfigMap %s, which %s lets Crane write", name, o.GetName())
+					t.Errorf("a removal leaves the ConfigMap %s, which %s lets Crane write, want it removed", name, o.GetName())
 				}
 			}
 		}
 	}
 
 	if written < 4 {
-		t.Errorf("the roles name only %d ConfigMaps", written)
+		t.Errorf("the roles name %d ConfigMaps, want 4 or more", written)
 	}
 }

@@ -66,7 +66,7 @@ func TestFromPrometheusAdapterOrder(t *testing.T) {
 
 	for range 20 {
 		if got, _ := fromPrometheusAdapter(objects[0]); len(got.Unmapped) != 1 || !strings.HasPrefix(got.Unmapped[0], "a.yaml (") {
-			t.Fatalf("%+v", got)
+			t.Fatalf("fromPrometheusAdapter = %+v, want the error of a.yaml, the first key", got)
 		}
 	}
 }

@@ -284,7 +284,7 @@ func TestKills(t *testing.T) {
 				break
 			}
 			if !errors.Is(err, errKilled) || kills > 1000 {
-				t.Fatalf("%s after %d kills: %v", each.name, kills, err)
+				t.Fatalf("%s after %d kills = %v, want it to end within 1000", each.name, kills, err)
 			}
 		}
 
@@ -292,7 +292,7 @@ func TestKills(t *testing.T) {
 		t.Logf("%s: %d kills survived", each.name, kills)
 
 		if kills < 30 {
-			t.Errorf("%s was killed %d times", each.name, kills)
+			t.Errorf("%s was killed %d times, want 30 or more", each.name, kills)
 		}
 	}
 }
@@ -304,11 +304,11 @@ func TestUndoAfterWrites(t *testing.T) {
 	for writes := 1; ; writes += 9 {
 		err := f.migration(writes).Run(t.Context(), testOptions(), nil, true, false)
 		if err != nil && !errors.Is(err, errKilled) {
-			t.Fatalf("after %d writes: %v", writes, err)
+			t.Fatalf("Run with %d writes = %v, want it killed or done", writes, err)
 		}
 
 		if undo := f.migration(-1).Undo(t.Context()); undo != nil {
-			t.Fatalf("undo after %d writes: %v", writes, undo)
+			t.Fatalf("Undo after %d writes = %v, want nil", writes, undo)
 		}
 
 		f.compare("undo", before)
@@ -327,19 +327,19 @@ func TestUndoAfterWrites(t *testing.T) {
 func TestMigrated(t *testing.T) {
 	f := newFixture(t)
 	if err := f.migration(-1).Run(t.Context(), Options{ImageRegistry: "r"}, nil, true, false); err == nil || !strings.Contains(err.Error(), "EVPAActs") {
-		t.Fatalf("without a decision: %v", err)
+		t.Fatalf("Run without a decision = %v, want an error that names EVPAActs", err)
 	}
 
 	if err := f.migration(-1).Run(t.Context(), testOptions(), nil, false, false); !errors.Is(err, ErrPaused) {
-		t.Fatalf("no pause: %v", err)
+		t.Fatalf("Run without --continue = %v, want ErrPaused", err)
 	}
 
 	secret := namespacedRef("v1", "Secret", "crane-system", "webhook-server-tls")
 	if f.snapshot()[secret] == nil {
-		t.Error("the Secret is removed before the pause")
+		t.Errorf("%s is removed before the pause, want it kept", secret)
 	}
 	if err := f.migration(-1).Finish(t.Context()); err == nil || !strings.Contains(err.Error(), stepRetire) {
-		t.Errorf("finish before the end: %v", err)
+		t.Errorf("Finish before the last step = %v, want an error that names %s", err, stepRetire)
 	}
 	if err := f.migration(-1).Run(t.Context(), Options{}, nil, true, false); err != nil {
 		t.Fatal(err)
@@ -347,32 +347,32 @@ func TestMigrated(t *testing.T) {
 
 	now := f.snapshot()
 	if now[secret] != nil || now[Ref{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "custom-metrics-reader"}] == nil {
-		t.Error("the Secret is left, or a role that others use is removed")
+		t.Error("the Secret is left, or a role that others use is removed, want the Secret removed and the role kept")
 	}
 
 	craned := &Object{Object: now[namespacedRef("apps/v1", "Deployment", "crane-system", "craned")]}
 	args, _, _ := unstructured.NestedStringSlice(mapsAt(craned, "spec", "template", "spec", "containers")[0], "args")
 	if !slices.Contains(args, "--prometheus-address=http://p:9090") || !slices.Contains(args, "--api-qps=7") || slices.Contains(args, "--server-mode=debug") {
-		t.Errorf("craned has %v", args)
+		t.Errorf("craned has %v, want the address of Prometheus and --api-qps=7, and no retired flag", args)
 	}
 
 	node := &Object{Object: now[Ref{APIVersion: "v1", Kind: "Node", Name: "n1"}]}
 	if marksOf(node, loadMetrics(), false).any() || node.GetAnnotations()["own"] != "x" || node.GetAnnotations()[ensurancev1alpha1.AnnotationPredecessor] != ensurancev1alpha1.PredecessorGocrane {
-		t.Errorf("node %v", node.Object)
+		t.Errorf("node n1 is %v, want no marks of gocrane but the note of the predecessor", node.Object)
 	}
 
 	service := &Object{Object: now[serviceRef("crane-system", "metric-adapter")]}
 	if service.GetLabels()[labelManagedBy] != "" || now[serviceRef("crane-system", bridgeName)] != nil {
-		t.Errorf("service %v", service.Object)
+		t.Errorf("the Service is %v, want one of Crane without a bridge", service.Object)
 	}
 	if err := f.migration(-1).Finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
 	if inv, err := ReadInventory(t.Context(), f.client); err != nil || inv.Installed() {
-		t.Errorf("gocrane is found after a migration: %v, %v", inv.Items, err)
+		t.Errorf("ReadInventory after a migration = %v, %v, want no gocrane", inv.Items, err)
 	}
 	if err := f.migration(-1).Undo(t.Context()); !errors.Is(err, errNoMigration) {
-		t.Errorf("undo after finish: %v", err)
+		t.Errorf("Undo after Finish = %v, want %v", err, errNoMigration)
 	}
 }

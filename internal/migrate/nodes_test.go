@@ -66,6 +66,6 @@ func TestNodesWithQuotas(t *testing.T) {
 	if !slices.ContainsFunc(plan.Findings, func(f Finding) bool {
 		return f.Reason == "QuotasOfGocrane" && slices.Equal(f.Objects, []string{"Node n1"})
 	}) {
-		t.Errorf("findings %+v", plan.Findings)
+		t.Errorf("findings %+v, want QuotasOfGocrane of Node n1", plan.Findings)
 	}
 }

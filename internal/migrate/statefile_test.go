@@ -196,11 +196,11 @@ func TestStateFile(t *testing.T) {
 	}
 
 	if strings.Contains(string(content), "c2VjcmV0LXRva2Vu") {
-		t.Error("state file has the token of a ServiceAccount")
+		t.Error("the state file has the token of a ServiceAccount, want none")
 	}
 
 	if !strings.Contains(string(content), "webhook-server-tls") {
-		t.Error("state file lacks the Secret that a step deletes")
+		t.Error("the state file lacks the Secret that a step deletes, want it")
 	}
 
 	for ref := range f.snapshot() {
@@ -238,10 +238,10 @@ func TestTokensAreNotExported(t *testing.T) {
 
 	folder := filepath.Join(dir, backupFolder, "crane-system")
 	if _, err := os.Stat(filepath.Join(folder, "secret-webhook-server-tls.yaml")); err != nil {
-		t.Errorf("the export lacks a Secret of gocrane: %v", err)
+		t.Errorf("the export lacks a Secret of gocrane: %v, want it", err)
 	}
 
 	if _, err := os.Stat(filepath.Join(folder, "secret-craned-token-x.yaml")); err == nil {
-		t.Error("the export has the token of a ServiceAccount")
+		t.Error("the export has the token of a ServiceAccount, want none")
 	}
 }

@@ -52,23 +52,23 @@ func TestFlags(t *testing.T) {
 			set := slices.Contains(setByManifest(), name)
 			dropped := droppedFlags()[name] != ""
 			if n := count(carried, set, dropped); n != 1 {
-				t.Errorf("%s --%s: carried over %t, set by manifests %t, dropped %t", component, name, carried, set, dropped)
+				t.Errorf("%s --%s: carried over %t, set by manifests %t, dropped %t, want one of them", component, name, carried, set, dropped)
 			}
 
 			s := Settings{Args: map[string][]string{}}
 			s.addFlags(component, map[string]string{name: "x"})
 
 			if carried != slices.Contains(s.Args[component], "--"+name+"=x") || dropped != (len(s.Dropped) == 1) || dropped && !strings.HasSuffix(s.Dropped[0], droppedFlags()[name]) {
-				t.Errorf("%s --%s: %+v", component, name, s)
+				t.Errorf("addFlags of %s --%s = %+v, want it carried over %t, dropped %t", component, name, s, carried, dropped)
 			}
 		}
 
 		for _, name := range carriedFlags(component) {
 			if !slices.Contains(flags, name) {
-				t.Errorf("%s --%s is no flag of gocrane", component, name)
+				t.Errorf("%s --%s is no flag of gocrane, want carried flags to be", component, name)
 			}
 			if !strings.Contains(string(page), "`--"+name+"`") {
-				t.Errorf("%s has no flag --%s", component, name)
+				t.Errorf("%s has no flag --%s, want each carried one", component, name)
 			}
 		}
 
@@ -76,7 +76,7 @@ func TestFlags(t *testing.T) {
 		s.addFlags(component, map[string]string{"of-a-fork": "x"})
 
 		if len(s.Dropped) != 1 || !strings.Contains(s.Dropped[0], "is no flag of gocrane") {
-			t.Errorf("an unknown flag: %+v", s)
+			t.Errorf("addFlags of an unknown flag = %+v, want it dropped with the reason", s)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestInstalledFlags(t *testing.T) {
 	check := func(component, name string) {
 		found++
 		if !slices.Contains(strings.Fields(gocraneFlags()[component]), name) {
-			t.Errorf("%s --%s is in gocrane's manifests and not in the table", component, name)
+			t.Errorf("%s --%s is in gocrane's manifests, want it in the table too", component, name)
 		}
 	}
 
@@ -155,7 +155,7 @@ func TestInstalledFlags(t *testing.T) {
 	}
 
 	if found < 15 {
-		t.Errorf("%d flags found", found)
+		t.Errorf("%d flags found, want 15 or more", found)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestTranslate(t *testing.T) {
 
 	s := translate(inv)
 	if s.Prometheus != "http://mine:9090" || s.Recommendation != "recommenders: []" || !s.LocalCrons || s.Policy != policy || len(s.Dropped) != 2 {
-		t.Fatalf("settings %+v", s)
+		t.Fatalf("translate = %+v, want the settings of gocrane's flags and files", s)
 	}
 
 	builtin, err := builtinManifests(Options{ImageRegistry: "r", ImageTag: "1"})
@@ -215,7 +215,7 @@ func TestTranslate(t *testing.T) {
 
 		for _, part := range want {
 			if !strings.Contains(string(text), part) {
-				t.Errorf("%s lacks %s:\n%s", ref, part, text)
+				t.Errorf("%s lacks %s, want it:\n%s", ref, part, text)
 			}
 		}
 	}
@@ -227,7 +227,7 @@ func TestTranslate(t *testing.T) {
 
 	for _, part := range []string{"registry: r", "url: http://mine:9090", "--v=4", "--collect-interval=5s", "--remote-adapter=true", "cpu_usage_avg_7m", "recommendationConfiguration: 'recommenders: []'"} {
 		if !strings.Contains(string(values), part) {
-			t.Errorf("values lack %s:\n%s", part, values)
+			t.Errorf("HelmValues lack %s, want it:\n%s", part, values)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func TestImages(t *testing.T) {
 
 	// Binaries of tests have no version.
 	if _, err := builtinManifests(Options{ImageRegistry: "r"}); err == nil || !strings.Contains(err.Error(), "--image-tag") {
-		t.Errorf("without a version: %v", err)
+		t.Errorf("builtinManifests without a version: %v, want an error that names --image-tag", err)
 	}
 
 	for of, ok := range map[string]bool{
@@ -264,7 +264,7 @@ func TestImages(t *testing.T) {
 		"unknown": false, "v1.2.3+dirty": false, "v0.0.0-20251127162300-b2f66119aabb": false, "v1.2.4-0.20251127162300-b2f66119aabb": false,
 	} {
 		if tag, err := defaultTag(of); (err == nil) != ok || ok && tag != of {
-			t.Errorf("%s: tag %q, %v", of, tag, err)
+			t.Errorf("defaultTag(%s) = %q, %v, want it accepted: %t", of, tag, err, ok)
 		}
 	}
 }

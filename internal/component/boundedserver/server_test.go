@@ -91,7 +91,7 @@ func expectClosed(t *testing.T, conn net.Conn) {
 
 	var timeout net.Error
 	if _, err := io.Copy(io.Discard, conn); errors.As(err, &timeout) && timeout.Timeout() {
-		t.Errorf("the connection is open after %s", patience)
+		t.Errorf("the connection is open after %s, want it closed", patience)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestBounds(t *testing.T) {
 	s := New(handler(), time.Minute)
 	if s.ReadHeaderTimeout != 5*time.Second || s.MaxHeaderBytes != 16<<10 || s.IdleTimeout <= 90*time.Second || s.IdleTimeout > 2*time.Minute ||
 		s.ReadTimeout != time.Minute || s.WriteTimeout != time.Minute {
-		t.Errorf("bounds of %+v", s)
+		t.Errorf("New has the bounds of %+v, want 5 s and 16 KiB for headers, a minute for requests, and idle times from 90 s to 2 min", s)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestSlowHandler(t *testing.T) {
 	send(t, conn, request)
 
 	if got := status(t, conn); got != http.StatusOK {
-		t.Errorf("status %d", got)
+		t.Errorf("status %d, want %d", got, http.StatusOK)
 	}
 }
 
@@ -178,17 +178,17 @@ func TestConnections(t *testing.T) {
 	for range 100 {
 		send(t, open[0], request)
 		if got := status(t, open[0]); got != http.StatusOK {
-			t.Fatalf("status %d", got)
+			t.Fatalf("an open connection has status %d, want %d", got, http.StatusOK)
 		}
 	}
 
 	if len(accepted) > 0 {
-		t.Errorf("accepted more than %d connections", bound)
+		t.Errorf("accepted more than %d connections, want the last one to wait", bound)
 	}
 
 	open[1].Close()
 	if got := status(t, late); got != http.StatusOK {
-		t.Errorf("status %d", got)
+		t.Errorf("the late connection has status %d, want %d", got, http.StatusOK)
 	}
 }
 
@@ -230,6 +230,6 @@ func TestNoHTTP2(t *testing.T) {
 	defer conn.Close()
 
 	if got := conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != "http/1.1" { //nolint:forcetypeassert // The type of a tls.Dialer.
-		t.Errorf("negotiated %s", got)
+		t.Errorf("negotiated %s, want http/1.1", got)
 	}
 }

@@ -30,7 +30,7 @@ func TestOptionalFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	f, err := configfile.OpenOptional(path, time.Minute, clock.RealClock{}, decode, "default")
 	if err != nil || f.Content() != "default" {
-		t.Fatalf("%v, %v", f, err)
+		t.Fatalf("OpenOptional without the file = %v, %v, want the default", f, err)
 	}
 
 	var loaded, refused []string
@@ -51,7 +51,7 @@ func TestOptionalFile(t *testing.T) {
 
 	look()
 	if len(refused) != 0 || f.State().Invalid {
-		t.Errorf("a missing file is reported: %v", refused)
+		t.Errorf("without the file: errors %v, want none", refused)
 	}
 
 	write("one")
@@ -62,7 +62,7 @@ func TestOptionalFile(t *testing.T) {
 	look()
 
 	if f.Content() != "one" || len(loaded) != 1 || len(refused) != 1 || !f.State().Invalid {
-		t.Errorf("%q, loaded %v, refused %v", f.Content(), loaded, refused)
+		t.Errorf("after a bad file: content %q, loaded %v, refused %v, want one, loaded once and refused once", f.Content(), loaded, refused)
 	}
 
 	write("two")
@@ -74,17 +74,17 @@ func TestOptionalFile(t *testing.T) {
 
 	look()
 	if f.Content() != "two" || len(loaded) != 2 || len(refused) != 2 {
-		t.Errorf("%q, loaded %v, refused %v", f.Content(), loaded, refused)
+		t.Errorf("after further files: content %q, loaded %v, refused %v, want two, each twice", f.Content(), loaded, refused)
 	}
 	if s := f.State(); s.Failed != 2 || s.Succeeded != 3 {
-		t.Errorf("%+v", s)
+		t.Errorf("State = %+v, want 2 failed and 3 succeeded", s)
 	}
 
 	write("bad")
 	if _, err := configfile.OpenOptional(path, time.Minute, clock.RealClock{}, decode, "default"); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("a bad file at the start: %v", err)
+		t.Errorf("OpenOptional of a bad file: %v, want an error with its path", err)
 	}
 	if _, err := configfile.Open(path, 0, clock.RealClock{}, decode); err == nil {
-		t.Error("an interval of 0")
+		t.Error("Open with an interval of 0 = nil, want an error")
 	}
 }

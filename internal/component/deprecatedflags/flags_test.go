@@ -23,7 +23,7 @@ func TestFlags(t *testing.T) {
 	}
 
 	if *served != "new" {
-		t.Errorf("--taken-up is %q", *served)
+		t.Errorf("--taken-up is %q, want new", *served)
 	}
 
 	got := Warnings(fs)
@@ -38,7 +38,7 @@ func TestFlags(t *testing.T) {
 
 	for _, f := range LogFlags() {
 		if found := fs.Lookup(f.Name); found == nil || !found.Hidden || found.DefValue != f.Default {
-			t.Errorf("--%s: %+v", f.Name, found)
+			t.Errorf("--%s: %+v, want a hidden flag with the default %q", f.Name, found, f.Default)
 		}
 	}
 }

@@ -16,12 +16,12 @@ func TestGates(t *testing.T) {
 	all := New()
 	for name, spec := range Specs() {
 		if all.Enabled(name) != spec.Default {
-			t.Errorf("%s is %t", name, all.Enabled(name))
+			t.Errorf("%s is enabled: %t, want %t", name, all.Enabled(name), spec.Default)
 		}
 	}
 
 	if len(all.GetAll()) < len(Specs()) {
-		t.Errorf("%d of %d gates", len(all.GetAll()), len(Specs()))
+		t.Errorf("%d gates, want %d or more", len(all.GetAll()), len(Specs()))
 	}
 
 	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
@@ -29,7 +29,7 @@ func TestGates(t *testing.T) {
 
 	served := func(f featuregate.Feature) bool { return f == NodeResource }
 	if got := Warnings(fs, "x", served); got != nil {
-		t.Errorf("warnings of what was not set: %q", got)
+		t.Errorf("Warnings without a gate that was set = %q, want none", got)
 	}
 	if err := fs.Parse([]string{"--feature-gates=NodeResourceTopology=true,NodeResource=false,Analysis=true"}); err != nil {
 		t.Fatal(err)
@@ -40,9 +40,9 @@ func TestGates(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if all.Enabled(NodeResource) || !all.Enabled(NodeResourceTopology) {
-		t.Error("the flag sets nothing")
+		t.Error("the gates are those of the defaults, want those of the flag")
 	}
 	if err := fs.Parse([]string{"--feature-gates=Unheard=true"}); err == nil {
-		t.Error("an unknown gate is taken")
+		t.Error("--feature-gates=Unheard=true is accepted, want an error")
 	}
 }

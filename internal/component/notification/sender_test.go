@@ -99,16 +99,16 @@ func TestText(t *testing.T) {
 
 	var slack struct{ Text string }
 	if len(e.bodies) != 1 || json.Unmarshal([]byte(e.bodies[0]), &slack) != nil {
-		t.Fatalf("requests %q", e.bodies)
+		t.Fatalf("requests %q, want one in Slack's format", e.bodies)
 	}
 
 	want := "*AdoptionRolledBack* Deployment shop/web\nstep 2 caused a regression: &lt;!channel&gt; &amp; more\n*AdoptionBreakerOpen*\n" +
 		strings.Repeat("ä", 1000) + "...\n"
 	if slack.Text != want {
-		t.Errorf("%q", slack.Text)
+		t.Errorf("the text for Slack is %q, want %q", slack.Text, want)
 	}
 	if result(s, "sent") != 2 {
-		t.Errorf("%v sent", result(s, "sent"))
+		t.Errorf("%v events are counted as sent, want 2", result(s, "sent"))
 	}
 
 	e = &endpoint{}
@@ -117,7 +117,7 @@ func TestText(t *testing.T) {
 	wantJSON := `{"schema":"crane.io/notification/v1","events":[{"time":"2026-11-25T12:00:00Z","reason":"AdoptionRolledBack",` +
 		`"object":"Deployment shop/web","message":"step 2 caused a regression: \u003c!channel\u003e \u0026 more"}]}`
 	if len(e.bodies) != 1 || e.bodies[0] != wantJSON {
-		t.Errorf("requests %q", e.bodies)
+		t.Errorf("requests %q, want one: %s", e.bodies, wantJSON)
 	}
 }
 
@@ -136,12 +136,12 @@ func TestRetries(t *testing.T) {
 		e := &endpoint{codes: test.codes}
 		s := run(t, e, FormatWebhook, urlFile(t, "https://hooks.example.com/secret"), Event{Reason: ReasonStopped})
 		if len(e.bodies) != test.requests || result(s, test.result) != 1 {
-			t.Errorf("%s: %d requests, %v %s", name, len(e.bodies), result(s, test.result), test.result)
+			t.Errorf("%s: %d requests, %v events %s, want %d and 1", name, len(e.bodies), result(s, test.result), test.result, test.requests)
 		}
 
 		for i := 1; i < len(e.at); i++ {
 			if pause := e.at[i].Sub(e.at[i-1]); pause < firstRetry {
-				t.Errorf("%s: request %d after %s", name, i, pause)
+				t.Errorf("%s: request %d after %s, want %s or more", name, i, pause, firstRetry)
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func TestBounds(t *testing.T) {
 	e := &endpoint{}
 	s := run(t, e, FormatSlack, urlFile(t, "https://hooks.example.com/secret"), make([]Event, 1000)...)
 	if len(e.bodies) != 1 || result(s, "sent") != queueSize || result(s, "dropped") != 1000-queueSize || !strings.Contains(e.bodies[0], "950 further events") {
-		t.Errorf("%d requests, %v sent, %v dropped", len(e.bodies), result(s, "sent"), result(s, "dropped"))
+		t.Errorf("1000 events: %d requests, %v sent, %v dropped, want one with %d events", len(e.bodies), result(s, "sent"), result(s, "dropped"), queueSize)
 	}
 
 	var none *Sender
@@ -168,16 +168,16 @@ func TestURL(t *testing.T) {
 	} {
 		err := CheckURLFile(urlFile(t, content))
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
-			t.Errorf("%.40q: %v", content, err)
+			t.Errorf("CheckURLFile(%.40q) = %v, want %q and no secret", content, err, want)
 		}
 	}
 
 	if err := CheckURLFile(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a file that does not exist")
+		t.Error("CheckURLFile of a missing file = nil, want an error")
 	}
 
 	s := NewSender(FormatSlack, urlFile(t, "http://127.0.0.1:1/secret"), clock.RealClock{}, NewCounter())
 	if err := s.post(t.Context(), nil); err == nil || strings.Contains(err.Error(), "secret") {
-		t.Errorf("unreachable: %v", err)
+		t.Errorf("post to a closed port: %v, want an error without the secret", err)
 	}
 }

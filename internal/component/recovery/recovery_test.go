@@ -49,7 +49,7 @@ func TestCall(t *testing.T) {
 		t.Errorf("Call of a function that fails = %v, want %v", err, cause)
 	}
 	if got, err := recovery.Value(ctx, func() (int, error) { return 3, nil }); got != 3 || err != nil {
-		t.Errorf("Value of a function that returns 3 = %d, %v", got, err)
+		t.Errorf("Value of a function that returns 3 = %d, %v, want 3", got, err)
 	}
 }
 

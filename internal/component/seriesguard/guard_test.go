@@ -118,7 +118,7 @@ func TestHostileCollectors(t *testing.T) {
 			}
 
 			if test.missing != "" && strings.Contains(page, test.missing) {
-				t.Errorf("GET /metrics answers with %s:\n%s", test.missing, page)
+				t.Errorf("GET /metrics has %s, want it left out:\n%s", test.missing, page)
 			}
 		})
 	}
@@ -147,7 +147,7 @@ func TestUnguardedCollector(t *testing.T) {
 	handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 
 	if !strings.Contains(answer.Body.String(), `promhttp_metric_handler_errors_total{cause="gathering"} 1`) {
-		t.Errorf("the error is not counted: %s", answer.Body)
+		t.Errorf("GET /metrics = %s, want one error of gathering", answer.Body)
 	}
 }
 

@@ -34,7 +34,7 @@ func sendRequest(t *testing.T, path string, operation admissionv1.Operation, obj
 		}
 	}
 
-	t.Fatalf("no endpoint has the path %s", path)
+	t.Fatalf("no endpoint has the path %s, want one", path)
 	return admission.Response{}
 }
 
@@ -47,18 +47,18 @@ func TestRefusalNamesTheField(t *testing.T) {
 	object := strings.Replace(badZone, "%s", "", 1)
 	answer := sendRequest(t, "/validate-"+ehpaPath, admissionv1.Create, object, "")
 	if answer.Allowed || answer.Result.Code != 422 || len(answer.Result.Details.Causes) != 1 || answer.Result.Details.Causes[0].Field != "spec.crons[0].timezone" {
-		t.Errorf("%+v", answer.Result)
+		t.Errorf("creating an EHPA with an unknown time zone = %+v, want it refused with code 422 because of spec.crons[0].timezone", answer.Result)
 	}
 	if answer := sendRequest(t, "/validate-"+ehpaPath, admissionv1.Update, object, object); !answer.Allowed || len(answer.Warnings) == 0 {
-		t.Errorf("unchanged: %+v, warnings %q", answer.Result, answer.Warnings)
+		t.Errorf("updating it unchanged = %+v, warnings %q, want it allowed with a warning", answer.Result, answer.Warnings)
 	}
 
 	deleting := strings.Replace(badZone, "%s", `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, 1)
 	if answer := sendRequest(t, "/validate-"+ehpaPath, admissionv1.Update, deleting, strings.Replace(object, "Mars", "UTC", 1)); !answer.Allowed {
-		t.Errorf("being deleted: %+v", answer.Result)
+		t.Errorf("updating it while it is being deleted = %+v, want it allowed", answer.Result)
 	}
 	if answer := sendRequest(t, "/validate-"+ehpaPath, admissionv1.Delete, "", object); !answer.Allowed {
-		t.Errorf("a deletion: %+v", answer.Result)
+		t.Errorf("deleting it = %+v, want it allowed", answer.Result)
 	}
 }
 
@@ -69,12 +69,12 @@ func TestDisabledKind(t *testing.T) {
 		answer := sendRequest(t, "/validate-prediction-crane-io-v1alpha1-clusternodeprediction", operation, object, object)
 		want := "craned does not process objects of kind ClusterNodePrediction: the gate is off"
 		if !answer.Allowed || len(answer.Warnings) == 0 || answer.Warnings[0] != want {
-			t.Errorf("%s: allowed %v, warnings %q", operation, answer.Allowed, answer.Warnings)
+			t.Errorf("%s: allowed %t, warnings %q, want it allowed with the warning %q", operation, answer.Allowed, answer.Warnings, want)
 		}
 	}
 
 	if answer := sendRequest(t, "/validate-prediction-crane-io-v1alpha1-timeseriesprediction", admissionv1.Create, `{"metadata":{"name":"x"}}`, ""); strings.Contains(strings.Join(answer.Warnings, " "), "does not process") {
-		t.Errorf("a kind with a controller: warnings %q", answer.Warnings)
+		t.Errorf("creating an object whose kind is processed: warnings %q, want none of a missing controller", answer.Warnings)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestWarningsAreBounded(t *testing.T) {
 	answer := sendRequest(t, "/validate-analysis-crane-io-v1alpha1-recommendationrule", admissionv1.Create,
 		`{"spec":{"resourceSelectors":[`+strings.Join(rules, ",")+`],"recommenders":[],"namespaceSelector":{"matchNames":["a"]}}}`, "")
 	if !answer.Allowed || len(answer.Warnings) != maxWarnings+1 || !strings.HasPrefix(answer.Warnings[maxWarnings], "and ") {
-		t.Errorf("%d warnings", len(answer.Warnings))
+		t.Errorf("a rule with many faults: allowed %t, %d warnings, want %d, the last one with the number of others", answer.Allowed, len(answer.Warnings), maxWarnings+1)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestDefaultsTouchNothingElse(t *testing.T) {
 	answer := sendRequest(t, "/mutate-"+ehpaPath, admissionv1.Create, strings.Replace(badZone, "%s", "", 1), "")
 	text, err := json.Marshal(answer.Patches)
 	if err != nil || string(text) != `[{"op":"add","path":"/spec/scaleTargetRef/apiVersion","value":"apps/v1"}]` {
-		t.Errorf("%s, %v", text, err)
+		t.Errorf("defaulting an EHPA patches %s, %v, want the API version of its target alone", text, err)
 	}
 
 	for name, object := range map[string]string{
@@ -103,7 +103,7 @@ func TestDefaultsTouchNothingElse(t *testing.T) {
 		"being deleted": strings.Replace(badZone, "%s", `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, 1),
 	} {
 		if answer := sendRequest(t, "/mutate-"+ehpaPath, admissionv1.Create, object, ""); !answer.Allowed || len(answer.Patches) > 0 {
-			t.Errorf("%s: %+v", name, answer)
+			t.Errorf("defaulting an object that is or has %q = %+v, want it allowed and unchanged", name, answer)
 		}
 	}
 }

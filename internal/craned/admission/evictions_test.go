@@ -65,7 +65,7 @@ func TestEvictionGuard(t *testing.T) {
 				req.UserInfo.Extra = map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/node-name": {test.node}}
 			}
 			if got := guard.Handle(t.Context(), req); got.Allowed != test.want {
-				t.Errorf("allowed: %t, %+v", got.Allowed, got.Result)
+				t.Errorf("Handle: allowed %t, want %t: %+v", got.Allowed, test.want, got.Result)
 			}
 		})
 	}

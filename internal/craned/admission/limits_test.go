@@ -62,10 +62,10 @@ func TestRequestLimits(t *testing.T) {
 
 	server, read := newLimitedServer(t, l, release)
 	if got := post(t, server.URL, strings.NewReader(strings.Repeat("x", 101))); got != http.StatusRequestEntityTooLarge {
-		t.Errorf("a large body: %d", got)
+		t.Errorf("a POST of 101 bytes = %d, want %d", got, http.StatusRequestEntityTooLarge)
 	}
 	if got := post(t, server.URL, io.MultiReader(strings.NewReader("x"))); got != http.StatusLengthRequired {
-		t.Errorf("a body of unknown length: %d", got)
+		t.Errorf("a POST of unknown length = %d, want %d", got, http.StatusLengthRequired)
 	}
 
 	done := make(chan int, 2)
@@ -78,23 +78,23 @@ func TestRequestLimits(t *testing.T) {
 
 	hold(100)
 	if got := post(t, server.URL, strings.NewReader(strings.Repeat("x", 51))); got != http.StatusTooManyRequests {
-		t.Errorf("more bytes than fit: %d", got)
+		t.Errorf("a POST of more bytes than may be read at once = %d, want %d", got, http.StatusTooManyRequests)
 	}
 
 	hold(10)
 	if got := post(t, server.URL, strings.NewReader("x")); got != http.StatusTooManyRequests {
-		t.Errorf("more requests than fit: %d", got)
+		t.Errorf("more POSTs than may be served at once = %d, want %d", got, http.StatusTooManyRequests)
 	}
 
 	close(release)
 	for range 2 {
 		if got := <-done; got != http.StatusOK {
-			t.Errorf("%d", got)
+			t.Errorf("a POST that was held = %d, want %d", got, http.StatusOK)
 		}
 	}
 
 	if got := post(t, server.URL, strings.NewReader(strings.Repeat("x", 100))); got != http.StatusOK {
-		t.Errorf("after the others: %d", got)
+		t.Errorf("a POST after the others = %d, want %d", got, http.StatusOK)
 	}
 }
 
@@ -120,10 +120,10 @@ func TestSlowBody(t *testing.T) {
 
 	answer, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
-		t.Errorf("the answer is %q, %v", answer, err)
+		t.Errorf("the answer to a slow client is %q, %v, want status 408", answer, err)
 	}
 	if got := post(t, server.URL, strings.NewReader("x")); got != http.StatusOK {
-		t.Fatalf("the place of the slow client is not free: %d", got)
+		t.Fatalf("a POST after a slow client = %d, want %d", got, http.StatusOK)
 	}
 
 	if err := <-read; err != nil {

@@ -41,7 +41,7 @@ func manifests(t *testing.T) []webhookManifest {
 		policy *admissionregistrationv1.FailurePolicyType, seconds *int32, mutates bool, conditions int,
 	) {
 		if len(rules) != 1 || len(rules[0].Resources) != 1 || client.Service == nil || client.Service.Path == nil || policy == nil || seconds == nil {
-			t.Fatalf("a webhook does not say all: %+v", client)
+			t.Fatalf("a webhook with the client config %+v, want one rule and resource, a path, a policy and a timeout", client)
 		}
 
 		group := strings.TrimPrefix(rules[0].APIGroups[0]+"/"+rules[0].APIVersions[0]+"/", "/")
@@ -98,7 +98,7 @@ func TestManifestsNameWhatIsServed(t *testing.T) {
 	crds["v1/Pod"], crds["policy/v1/Eviction"] = "v1/pods Namespaced", "v1/pods/eviction Namespaced"
 	all := manifests(t)
 	if len(all) != len(endpoints) {
-		t.Errorf("%d webhooks are configured, %d served", len(all), len(endpoints))
+		t.Errorf("%d webhooks are configured, want the %d that are served", len(all), len(endpoints))
 	}
 
 	for _, e := range endpoints {
@@ -129,33 +129,33 @@ func TestNoPodWaitsOrIsRefused(t *testing.T) {
 		if c.resource == "v1/pods" {
 			found = true
 			if c.policy != admissionregistrationv1.Ignore || c.seconds > 2 || !slices.Equal(c.operations, []admissionregistrationv1.OperationType{"CREATE"}) {
-				t.Errorf("pods: %+v", c)
+				t.Errorf("the webhook of pods is %+v, want policy Ignore, at most 2 s, and creations alone", c)
 			}
 
 			continue
 		}
 
 		if slices.ContainsFunc(c.operations, func(o admissionregistrationv1.OperationType) bool { return o != "CREATE" && o != "UPDATE" }) {
-			t.Errorf("%s: %v: a deletion must not depend on craned", c.path, c.operations)
+			t.Errorf("%s has the operations %v, want no deletion: it must not depend on craned", c.path, c.operations)
 		}
 
 		if c.resource == "v1/pods/eviction" {
 			if c.policy != admissionregistrationv1.Fail || c.conditions != 1 {
-				t.Errorf("evictions: %+v", c)
+				t.Errorf("the webhook of evictions is %+v, want policy Fail and one condition", c)
 			}
 			continue
 		}
 
 		if c.conditions != 2 {
-			t.Errorf("%s: Crane's own writes and unchanged specs must not depend on craned", c.path)
+			t.Errorf("%s has %d conditions, want 2: Crane's own writes and unchanged specs must not depend on craned", c.path, c.conditions)
 		}
 		if c.mutates && c.policy != admissionregistrationv1.Ignore {
-			t.Errorf("%s: %s, though every controller takes the same defaults", c.path, c.policy)
+			t.Errorf("%s has the policy %s, want Ignore: every controller takes the same defaults", c.path, c.policy)
 		}
 	}
 
 	if !found {
-		t.Error("pods are not configured")
+		t.Error("no webhook of pods is configured, want one")
 	}
 
 	for _, o := range mustRead(t, "webhook") {
@@ -166,7 +166,7 @@ func TestNoPodWaitsOrIsRefused(t *testing.T) {
 		w := convert[admissionregistrationv1.MutatingWebhookConfiguration](t, o).Webhooks[0]
 		r := w.NamespaceSelector.MatchExpressions[0]
 		if r.Key != "kubernetes.io/metadata.name" || r.Operator != "NotIn" || !slices.Contains(r.Values, "kube-system") || !slices.Contains(r.Values, "crane-system") {
-			t.Errorf("namespaces: %+v", r)
+			t.Errorf("the namespace selector of pods is %+v, want one that excludes kube-system and crane-system", r)
 		}
 	}
 }
@@ -186,18 +186,18 @@ func TestDirect(t *testing.T) {
 		for _, w := range local.Object["webhooks"].([]any) {
 			c := w.(map[string]any)["clientConfig"].(map[string]any)
 			if url, _ := c["url"].(string); !strings.HasPrefix(url, "https://127.0.0.1:1234/") || c["service"] != nil {
-				t.Errorf("%v", c)
+				t.Errorf("a redirected webhook has the client config %v, want a URL at 127.0.0.1:1234 and no Service", c)
 			}
 
 			n++
 		}
 
 		if _, err := redirect.WebhookConfiguration(local, "x"); err == nil {
-			t.Error("what has no Service was taken")
+			t.Error("WebhookConfiguration of webhooks without a Service = nil, want an error")
 		}
 	}
 
 	if n == 0 {
-		t.Error("no webhooks")
+		t.Error("no webhook was redirected, want all of them")
 	}
 }

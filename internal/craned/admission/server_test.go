@@ -49,7 +49,7 @@ func TestDrainingClosesConnections(t *testing.T) {
 
 		body, err := io.ReadAll(response.Body)
 		if err != nil || string(body) != "{}" {
-			t.Errorf("request %d: %q, %v", i, body, err)
+			t.Errorf("request %d: body %q, %v, want {}", i, body, err)
 		}
 		if err := response.Body.Close(); err != nil {
 			t.Error(err)
@@ -71,7 +71,7 @@ func TestServerIsBounded(t *testing.T) {
 
 	s := NewServer(ServerOptions{Host: "127.0.0.1", CertDir: dir}, nil)
 	if err := s.Check(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)); err == nil {
-		t.Error("the server is ready before it listens")
+		t.Error("Check before the server listens = nil, want an error")
 	}
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -103,7 +103,7 @@ func TestServerIsBounded(t *testing.T) {
 		request.Header.Set("A", strings.Repeat("a", size))
 		response, err := transport.RoundTrip(request)
 		if err != nil {
-			t.Errorf("%d bytes of headers: %v", size, err)
+			t.Errorf("a request with %d bytes of headers: %v, want an answer", size, err)
 			continue
 		}
 

@@ -26,11 +26,11 @@ qosInitializer:
 
 func TestParse(t *testing.T) {
 	if c, err := Parse([]byte(good)); err != nil || !c.enabled || c.initContainer.VolumeMounts[0].MountPath != "/sys/fs/cgroup" {
-		t.Fatalf("%+v, %v", c, err)
+		t.Fatalf("Parse = %+v, %v, want an enabled initializer with the mount of the file", c, err)
 	}
 
 	if c, err := Parse([]byte(strings.Replace(good, "enable: true", "enable: false", 1))); err != nil || c.enabled {
-		t.Errorf("%+v, %v", c, err)
+		t.Errorf("Parse with enable: false = %+v, %v, want a disabled one", c, err)
 	}
 
 	for name, text := range map[string]string{
@@ -44,7 +44,7 @@ func TestParse(t *testing.T) {
 		"not YAML":      "[",
 	} {
 		if _, err := Parse([]byte(text)); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("Parse of a file with %s = nil, want an error", name)
 		}
 	}
 }
@@ -102,6 +102,6 @@ func TestMutate(t *testing.T) {
 
 	m := Mutator{Config: func() Config { return config }, PodQOSs: func() ([]*ensurancev1alpha1.PodQOS, error) { return nil, errors.New("not synced") }}
 	if _, err := m.Mutate(&batch); err == nil {
-		t.Error("PodQOSs are not known, and nobody says so")
+		t.Error("Mutate without known PodQOSs = nil, want an error")
 	}
 }

@@ -148,7 +148,7 @@ func body(t *testing.T, w *httptest.ResponseRecorder) (data, problem string) {
 	}
 
 	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Error == nil || e.Data == nil {
-		t.Fatalf("no envelope: %v, %s", err, w.Body)
+		t.Fatalf("the answer %s is no envelope: %v, want error and data", w.Body, err)
 	}
 
 	return string(e.Data), *e.Error
@@ -175,13 +175,13 @@ func TestWhoMayRead(t *testing.T) {
 
 	for _, r := range f.routes() {
 		if (r.permission == nil) != open[r.path] {
-			t.Errorf("route %s is open: %v", r.path, r.permission == nil)
+			t.Errorf("route %s is open: %t, want %t", r.path, r.permission == nil, open[r.path])
 		}
 	}
 
 	for path := range open {
 		if w := f.get(t, "", path); w.Code != http.StatusOK {
-			t.Errorf("%s: status %d", path, w.Code)
+			t.Errorf("GET %s = %d, want %d", path, w.Code, http.StatusOK)
 		}
 	}
 
@@ -203,7 +203,7 @@ func TestWhoMayRead(t *testing.T) {
 
 	f.gate.err = errors.New("no API server")
 	if w := f.get(t, "ann", "/api/v1/recommendation"); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("what cannot be asked is allowed: status %d", w.Code)
+		t.Errorf("GET without a decision of the API server = %d, want %d", w.Code, http.StatusServiceUnavailable)
 	}
 }
 
@@ -217,12 +217,12 @@ func TestReadOnly(t *testing.T) {
 		f.ServeHTTP(w, r)
 
 		if w.Code != http.StatusMethodNotAllowed || len(f.gate.asked) > 0 {
-			t.Errorf("%s: status %d", method, w.Code)
+			t.Errorf("%s = %d, %d reviews, want %d and none", method, w.Code, len(f.gate.asked), http.StatusMethodNotAllowed)
 		}
 	}
 
 	if w := f.get(t, "ann", "/api/v1/recommendation/adopt/shop/web"); w.Code != http.StatusNotFound {
-		t.Errorf("a route that writes: status %d", w.Code)
+		t.Errorf("GET of a route that writes = %d, want %d", w.Code, http.StatusNotFound)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestObjects(t *testing.T) {
 		data, problem := body(t, f.get(t, "ann", path))
 		var list metav1.PartialObjectMetadataList
 		if err := json.Unmarshal([]byte(data), &list); err != nil || problem != "" {
-			t.Fatal(err, problem)
+			t.Fatalf("GET %s: %v, error %q, want a list", path, err, problem)
 		}
 
 		var out []string
@@ -255,7 +255,7 @@ func TestObjects(t *testing.T) {
 
 	f.config.Objects = unstartedCache{}
 	if _, problem := body(t, f.get(t, "ann", "/api/v1/recommendation")); !strings.Contains(problem, "repeat the request in some seconds") {
-		t.Errorf("before the cache has started: %q", problem)
+		t.Errorf("listing before the cache has started: error %q, want a request to repeat it", problem)
 	}
 }
 
@@ -272,15 +272,15 @@ func TestQueries(t *testing.T) {
 
 	data, problem := body(t, f.get(t, "ann", "/api/v1/prometheus/query?time=1000.5&query="+expr))
 	if want := `[{"metric":{"pod":"a"},"value":[1000.5,"0.25"]}]`; data != want || problem != "" || f.data.query != `up{job="a"}` {
-		t.Errorf("%s, %s; asked %s", data, problem, f.data.query)
+		t.Errorf("query of %q = %s, error %q, want %s", f.data.query, data, problem, want)
 	}
 
 	data, problem = body(t, f.get(t, "ann", "/api/v1/prometheus/query_range?start=60&end=180&step=1m&query="+expr))
 	if want := `[{"metric":{"pod":"a"},"values":[[60,"1"],[180,"3"]]}]`; data != want || problem != "" {
-		t.Errorf("%s, %s", data, problem)
+		t.Errorf("query_range = %s, error %q, want %s", data, problem, want)
 	}
 	if w := f.data.window; w.Start.Unix() != 60 || w.End.Unix() != 240 || w.Step != time.Minute {
-		t.Errorf("window %+v: the end has to be in it", w)
+		t.Errorf("query_range reads %+v, want a window with its end in it", w)
 	}
 
 	for path, want := range map[string]string{
@@ -305,10 +305,10 @@ func TestQueries(t *testing.T) {
 
 	f.data.err = errors.New("Prometheus is down")
 	if _, problem := body(t, f.get(t, "ann", "/api/v1/prometheus/query?query=up&time=1")); !strings.Contains(problem, "Prometheus is down") {
-		t.Errorf("problem %q", problem)
+		t.Errorf("query of a source that is down: error %q, want its reason", problem)
 	}
 	if w := f.get(t, "ann", "/api/v1/prometheus/query?time=1&query="+strings.Repeat("a", maxURL)); w.Code != http.StatusRequestURITooLong {
-		t.Errorf("an endless query: status %d", w.Code)
+		t.Errorf("GET with a long URL = %d, want %d", w.Code, http.StatusRequestURITooLong)
 	}
 }
 
@@ -333,10 +333,10 @@ func TestErrorsNameNoAddress(t *testing.T) {
 		f.ServeHTTP(w, r)
 
 		if answer := w.Body.String(); strings.Contains(answer, "10.1.2.3") || !strings.Contains(answer, "Prometheus cannot be reached") {
-			t.Errorf("%s: %s", path, answer)
+			t.Errorf("GET %s = %s, want the failure without addresses", path, answer)
 		}
 		if !strings.Contains(log.String(), "dial tcp 10.1.2.3:9090") {
-			t.Errorf("%s: the log has no reason: %s", path, log.String())
+			t.Errorf("GET %s logs %s, want the address", path, log.String())
 		}
 	}
 }
@@ -349,7 +349,7 @@ func TestBounds(t *testing.T) {
 
 	f.data.wait = func(ctx context.Context) {
 		if _, bounded := ctx.Deadline(); !bounded {
-			t.Error("a question without a time limit")
+			t.Error("the query has no deadline, want one")
 		}
 
 		begun <- struct{}{}
@@ -363,21 +363,21 @@ func TestBounds(t *testing.T) {
 	}
 
 	if w := f.get(t, "ann", "/api/v1/recommendation"); w.Code != http.StatusTooManyRequests {
-		t.Errorf("one more: status %d", w.Code)
+		t.Errorf("GET of one more than %d at once = %d, want %d", maxConcurrent, w.Code, http.StatusTooManyRequests)
 	}
 
 	close(release)
 	for range maxConcurrent {
 		if code := <-done; code != http.StatusOK {
-			t.Errorf("status %d", code)
+			t.Errorf("GET at once with others = %d, want %d", code, http.StatusOK)
 		}
 	}
 
 	if w := f.get(t, "ann", "/api/v1/recommendation"); w.Code != http.StatusOK {
-		t.Errorf("after the others: status %d", w.Code)
+		t.Errorf("GET after the others = %d, want %d", w.Code, http.StatusOK)
 	}
 	if _, err := encode(envelope{Data: strings.Repeat("x", maxAnswer)}); !errors.Is(err, errTooLong) {
-		t.Errorf("an endless answer: %v", err)
+		t.Errorf("encode of a long answer: %v, want errTooLong", err)
 	}
 }
 
@@ -401,13 +401,13 @@ func TestArrivals(t *testing.T) {
 	}
 
 	if w := f.get(t, "expired", "/api/v1/recommendation"); w.Code != http.StatusTooManyRequests {
-		t.Errorf("one more: status %d", w.Code)
+		t.Errorf("GET of one more than %d arrivals = %d, want %d", maxArrivals, w.Code, http.StatusTooManyRequests)
 	}
 
 	close(release)
 	for range maxArrivals {
 		if code := <-done; code != http.StatusUnauthorized {
-			t.Errorf("status %d", code)
+			t.Errorf("GET with an expired token = %d, want %d", code, http.StatusUnauthorized)
 		}
 	}
 }
@@ -443,13 +443,13 @@ func TestStreamedLists(t *testing.T) {
 	}
 
 	if len(list.Items) != 2 {
-		t.Error("the list was modified")
+		t.Errorf("writeData left %d items in the list, want 2", len(list.Items))
 	}
 
 	long := []vectorSample{{Metric: metrics.Labels{"a": strings.Repeat("x", maxAnswer/2)}}, {Metric: metrics.Labels{"a": strings.Repeat("x", maxAnswer/2)}}}
 	w := httptest.NewRecorder()
 	if err := writeData(w, long); !errors.Is(err, errTooLong) || w.Body.Len() > 0 {
-		t.Errorf("an endless list: %v, %d bytes were written", err, w.Body.Len())
+		t.Errorf("writeData of a long list: %v after %d bytes, want errTooLong and none", err, w.Body.Len())
 	}
 }
 
@@ -481,7 +481,7 @@ func TestDebugPage(t *testing.T) {
 	page := w.Body.String()
 
 	if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
-		t.Fatalf("status %d, %v", w.Code, w.Header())
+		t.Fatalf("the debug page has status %d, %v, want HTML", w.Code, w.Header())
 	}
 
 	for _, want := range []string{
@@ -493,21 +493,21 @@ func TestDebugPage(t *testing.T) {
 	}
 
 	if strings.Contains(page, "<script>") || strings.Contains(page, "NaN") {
-		t.Error("the page holds what it must not")
+		t.Error("the debug page has a script or NaN, want none")
 	}
 
 	f.past = errors.New("the source is down")
 	if page := f.get(t, "ann", "/api/prediction/debug/shop/web").Body.String(); !strings.Contains(page, "the source is down") {
-		t.Error("the page does not tell why there is no past")
+		t.Errorf("the debug page is %s, want the reason why there is no history", page)
 	}
 	if w := f.get(t, "ann", "/api/prediction/debug/shop/none"); w.Code != http.StatusNotFound {
-		t.Errorf("no such prediction: status %d", w.Code)
+		t.Errorf("the debug page of an unknown prediction = %d, want %d", w.Code, http.StatusNotFound)
 	}
 }
 
 func TestIncomplete(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
-		t.Error("an API of nothing")
+		t.Error("New without dependencies = nil, want an error")
 	}
 }
 
@@ -517,12 +517,12 @@ func TestVersion(t *testing.T) {
 	var text string
 	fields := map[string]string{}
 	if err := errors.Join(json.Unmarshal([]byte(data), &text), json.Unmarshal([]byte(text), &fields)); err != nil || problem != "" {
-		t.Fatalf("%s: %v %s", data, err, problem)
+		t.Fatalf("the version is %s: %v, error %q, want a JSON text", data, err, problem)
 	}
 
 	for _, name := range []string{"gitVersion", "buildDate", "goVersion", "compiler", "platform"} {
 		if fields[name] == "" {
-			t.Errorf("no %s in %s", name, text)
+			t.Errorf("the version %s has no %s, want it", text, name)
 		}
 	}
 

@@ -128,7 +128,7 @@ func (f *fixture) eventually(t *testing.T, what string, check func() error) {
 
 		return last == nil, nil
 	}); err != nil {
-		t.Fatalf("%s: %v: %v", what, err, last)
+		t.Fatalf("%s: not within the time (%v), last error %v, want none", what, err, last)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestKeeperMakesAndTells(t *testing.T) {
 
 	s, err := w.secret()
 	if err != nil || s.Type != corev1.SecretTypeTLS {
-		t.Fatalf("Secret of type %q, %v", s.Type, err)
+		t.Fatalf("Secret of type %q, %v, want %s", s.Type, err, corev1.SecretTypeTLS)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestKeeperRepairsTheSecret(t *testing.T) {
 			})
 
 			if s, _ := w.secret(); name == "all nonsense" && string(s.Data["mine"]) != "y" {
-				t.Error("what is not ours was taken away")
+				t.Errorf("key mine of the Secret is %q, want y, as it was", s.Data["mine"])
 			}
 		})
 	}
@@ -354,7 +354,7 @@ func TestAPIServiceIsNoLongerTrustedBlindly(t *testing.T) {
 
 	ops, err := target.patch(o, []byte("b"))
 	if err != nil || len(ops) != 2 || ops[0].Path != "/spec/insecureSkipTLSVerify" || ops[1].Path != "/spec/caBundle" {
-		t.Errorf("%v, %v", ops, err)
+		t.Errorf("patch of an APIService = %v, %v, want its TLS verification and its bundle", ops, err)
 	}
 
 	for name, spec := range map[string]map[string]any{
@@ -365,17 +365,17 @@ func TestAPIServiceIsNoLongerTrustedBlindly(t *testing.T) {
 	} {
 		o.Object["spec"] = spec
 		if ops, err := target.patch(o, []byte("b")); err != nil || len(ops) != 0 {
-			t.Errorf("%v, %v though %s", ops, err, name)
+			t.Errorf("patch = %v, %v, want nothing: %s", ops, err, name)
 		}
 	}
 
 	if _, err := ValidatingWebhooks("x").patch(&unstructured.Unstructured{Object: map[string]any{"webhooks": []any{"text"}}}, nil); err == nil {
-		t.Error("no error for a webhook that is none")
+		t.Error("patch of a webhook that is a text = nil, want an error")
 	}
 }
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
-		t.Error("a Keeper of nothing")
+		t.Error("New without clients = nil, want an error")
 	}
 }

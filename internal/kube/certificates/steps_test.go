@@ -55,13 +55,13 @@ func converge(t *testing.T, l Lifetimes, m *material, now time.Time, took map[st
 		}
 
 		if next, err = parse(next.data(nil), func() time.Time { return now }); err != nil {
-			t.Fatalf("after %s: %v", d.step, err)
+			t.Fatalf("parse after %s: %v, want readable data", d.step, err)
 		}
 
 		m = next
 	}
 
-	t.Fatalf("%s: still not settled: %+v", now, l.nextStep(m, now, hosts, true))
+	t.Fatalf("%s: the next step is %+v, want none", now, l.nextStep(m, now, hosts, true))
 	return nil
 }
 
@@ -87,13 +87,13 @@ func TestYearsPass(t *testing.T) {
 		m = converge(t, lives, m, now, took)
 		known = append(known[1:], m.bundle())
 		if err := verifyServing(known[0], m, now); err != nil {
-			t.Fatalf("%s: %v", now, err)
+			t.Fatalf("%s: verifyServing = %v, want a trusted certificate", now, err)
 		}
 
 		// And by clocks that differ by an hour.
 		for _, off := range []time.Duration{-59 * time.Minute, time.Hour} {
 			if err := verifyServing(known[0], m, now.Add(off), hosts[0]); err != nil {
-				t.Fatalf("%s, seen from %s: %v", now, off, err)
+				t.Fatalf("%s: verifyServing by a clock at %s = %v, want a trusted certificate", now, off, err)
 			}
 		}
 
@@ -108,14 +108,14 @@ func TestYearsPass(t *testing.T) {
 	}
 	// 365 - 120 days an authority, 90 - 30 a serving certificate; the first of each authority shortens the last.
 	if n := took[stepAuthority]; n < 4 || n > 5 {
-		t.Errorf("%d new authorities in three years", n)
+		t.Errorf("%d new authorities in three years, want 4 or 5", n)
 	}
 
 	if n := took[stepServing]; n < 16 || n > 26 {
-		t.Errorf("%d new serving certificates in three years", n)
+		t.Errorf("%d new serving certificates in three years, want 16 to 26", n)
 	}
 	if took[stepTrim] != took[stepAuthority] && took[stepTrim] != took[stepAuthority]-1 {
-		t.Errorf("%d authorities made, %d dropped", took[stepAuthority], took[stepTrim])
+		t.Errorf("%d authorities dropped, want as many as the %d made, or one less", took[stepTrim], took[stepAuthority])
 	}
 }
 
@@ -157,7 +157,7 @@ func TestDecide(t *testing.T) {
 			if d := lives.nextStep(test.m, test.now, test.hosts, test.trusted); d.step != test.want {
 				t.Errorf("%s (%s), want %s", d.step, d.reason, test.want)
 			} else if (d.reason == "") != (d.step == stepNone) {
-				t.Errorf("reason %q", d.reason)
+				t.Errorf("step %s has the reason %q, want one for each step and none without", d.step, d.reason)
 			}
 		})
 	}
@@ -186,19 +186,19 @@ func TestOldAuthorityServesUntilTheNewIsKnown(t *testing.T) {
 	}
 
 	if d := lives.nextStep(m, at.Add(lives.Overlap), hosts, false); d.step != stepNone {
-		t.Errorf("%s though a caller does not know the new authority", d.step)
+		t.Errorf("the next step is %s, want none while a caller lacks the new authority", d.step)
 	}
 	if d := lives.nextStep(m, at.Add(lives.Overlap-time.Second), hosts, true); d.step != stepNone {
-		t.Errorf("%s before the overlap is over", d.step)
+		t.Errorf("the next step is %s, want none before the end of the overlap", d.step)
 	}
 
 	m = converge(t, lives, m, at.Add(lives.Overlap), map[step]int{})
 	if len(m.older) != 1 || !m.signedBy(m.signer.Certificate()) {
-		t.Fatal("the new authority does not sign, or the old one is gone")
+		t.Fatalf("%d old authorities, want 1 and a serving certificate of the new one", len(m.older))
 	}
 
 	if m = converge(t, lives, m, at.Add(2*lives.Overlap), map[step]int{}); len(m.older) != 0 {
-		t.Error("the old authority is still there")
+		t.Errorf("%d old authorities after the overlap, want none", len(m.older))
 	}
 }
 
@@ -213,14 +213,14 @@ func TestClockSetBack(t *testing.T) {
 		now := epoch.Add(jump)
 		m = converge(t, lives, m, now, took)
 		if err := verifyServing(m.bundle(), m, now); err != nil {
-			t.Errorf("jump by %s: %v", jump, err)
+			t.Errorf("jump by %s: verifyServing = %v, want a trusted certificate", jump, err)
 		}
 		if n := len(m.authorities()); n > maxAuthorities {
-			t.Errorf("jump by %s: %d authorities", jump, n)
+			t.Errorf("jump by %s: %d authorities, want at most %d", jump, n, maxAuthorities)
 		}
 
 		if i == 0 && !slices.ContainsFunc(m.older, before.Equal) {
-			t.Error("the authority of the other clock is no longer trusted")
+			t.Error("the authority of the other clock is no longer trusted, want it kept")
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestHostsOfReplicasAreJoined(t *testing.T) {
 
 	for _, own := range [][]string{{"svc", "10.0.0.1"}, {"svc", "10.0.0.2"}} {
 		if d := lives.nextStep(b, epoch, own, true); d.step != stepNone {
-			t.Errorf("a replica at %v: %s, %s", own, d.step, d.reason)
+			t.Errorf("a replica at %v: %s, %s, want no step", own, d.step, d.reason)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func FuzzParse(f *testing.F) {
 		}
 
 		if n := len(got.authorities()); n < 1 || n > maxAuthorities {
-			t.Fatalf("%d authorities", n)
+			t.Fatalf("%d authorities, want 1 to %d", n, maxAuthorities)
 		}
 
 		converge(t, DefaultLifetimes(), got, epoch, map[step]int{})

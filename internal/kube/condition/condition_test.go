@@ -42,7 +42,7 @@ func TestTransitions(t *testing.T) {
 			t.Errorf("step %d: transition after %s, want %s", i, got, c.since)
 		}
 		if got := BecameFalse(before, conditions, "Ready") != nil; got != c.became {
-			t.Errorf("step %d: became false is %v", i, got)
+			t.Errorf("step %d: BecameFalse is a condition: %t, want %t", i, got, c.became)
 		}
 	}
 }

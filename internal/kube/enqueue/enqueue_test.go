@@ -23,13 +23,13 @@ func TestAll(t *testing.T) {
 
 	got := All[corev1.PodList](reader)(t.Context(), &corev1.Node{})
 	if len(got) != 2 || got[0].String() != "a/x" || got[1].String() != "b/y" {
-		t.Errorf("all pods are %v", got)
+		t.Errorf("All = %v, want a/x and b/y", got)
 	}
 	if got := List(t.Context(), reader, &corev1.PodList{}, client.InNamespace("b")); len(got) != 1 || got[0].String() != "b/y" {
-		t.Errorf("pods of a namespace are %v", got)
+		t.Errorf("List in namespace b = %v, want b/y", got)
 	}
 	if got := List(t.Context(), stopping{reader}, &corev1.PodList{}); got != nil {
-		t.Errorf("of a cache that stops: %v", got)
+		t.Errorf("List of a stopping cache = %v, want none", got)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestKept(t *testing.T) {
 	} {
 		why, kept := BlockedByPDB(test.err)
 		if kept != (test.why != "") || !strings.Contains(why, test.why) {
-			t.Errorf("%s: %t, %q", name, kept, why)
+			t.Errorf("%s: BlockedByPDB = %q, %t, want a message with %q", name, why, kept, test.why)
 		}
 	}
 }

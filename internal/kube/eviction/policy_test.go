@@ -58,11 +58,11 @@ func TestPolicy(t *testing.T) {
 
 	for running, blocked := range map[int]bool{0: true, 1: true, 2: false} {
 		if got := (Policy{}).ReplicaBlockReason(running); (got != "") != blocked {
-			t.Errorf("%d running: %q", running, got)
+			t.Errorf("ReplicaBlockReason(%d) = %q, want a reason: %t", running, got, blocked)
 		}
 	}
 
 	if got := all.ReplicaBlockReason(1); got != "" {
-		t.Errorf("last replicas are allowed: %q", got)
+		t.Errorf("ReplicaBlockReason(1) = %q, want none: last replicas are allowed", got)
 	}
 }

@@ -52,7 +52,7 @@ func (f *fixture) next(t *testing.T) string {
 	r, _ := f.queue.Get()
 	result, err := f.reconciler.Reconcile(t.Context(), r)
 	if result.RequeueAfter != time.Minute || err == nil || *result.Priority != 0 {
-		t.Fatalf("%+v, %v", result, err)
+		t.Fatalf("Reconcile = %+v, %v, want the result and the error of the reconciler", result, err)
 	}
 
 	f.queue.Done(r)
@@ -83,7 +83,7 @@ func TestNamespaceThatUsesLessGoesFirst(t *testing.T) {
 
 	for range adds {
 		if ns := f.next(t); ns == "hostile" {
-			t.Error("a request of the namespace that used a worker comes first")
+			t.Error("next is a request of the namespace that used a worker, want one of the other")
 		}
 	}
 
@@ -155,7 +155,7 @@ func TestWorkerStaysFree(t *testing.T) {
 
 		select {
 		case r := <-got:
-			t.Fatalf("the last worker runs %s", r)
+			t.Fatalf("the last worker runs %s, want it kept free", r)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -25,6 +25,6 @@ func TestOnsets(t *testing.T) {
 
 	o.Forget(a)
 	if again := o.Since(a, start.Add(time.Hour)); again != 0 || o.Len() != 2 {
-		t.Errorf("after it was forgotten it began %s ago; %d are known", again, o.Len())
+		t.Errorf("Since after Forget = %s with %d known, want 0 with 2", again, o.Len())
 	}
 }

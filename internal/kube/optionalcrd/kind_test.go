@@ -110,7 +110,7 @@ func TestVersionChanged(t *testing.T) {
 	k := New(kind.GroupKind(), api, mapper)
 	for _, version = range []string{"v1alpha1", "v1", "v1", "v2"} {
 		if found, err := k.List(t.Context(), "shop", time.Unix(0, 0)); err != nil || len(found) != 1 {
-			t.Fatalf("served as %s: found %d, %v", version, len(found), err)
+			t.Fatalf("List of the kind served as %s = %d, %v, want 1", version, len(found), err)
 		}
 	}
 
@@ -123,13 +123,13 @@ func TestVersionChanged(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	api := &server{err: errDown}
 	if found, err := New(kind.GroupKind(), api, meta.NewDefaultRESTMapper(nil)).List(t.Context(), "shop", time.Unix(0, 0)); err != nil || len(found) > 0 || api.lists > 0 {
-		t.Errorf("unknown: %v, %v, asked %d times", found, err, api.lists)
+		t.Errorf("List of an unknown kind = %v, %v after %d requests, want nothing without a request", found, err, api.lists)
 	}
 
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
 	mapper.Add(kind, meta.RESTScopeNamespace)
 
 	if _, err := New(kind.GroupKind(), api, mapper).List(t.Context(), "shop", time.Unix(0, 0)); !errors.Is(err, errDown) {
-		t.Errorf("failing: %v", err)
+		t.Errorf("List = %v, want %v", err, errDown)
 	}
 }

@@ -47,7 +47,7 @@ func TestExcludes(t *testing.T) {
 			s.Add(test.entry)
 
 			if got := s.Excludes(test.pod); got != test.want {
-				t.Errorf("excluded: %t", got)
+				t.Errorf("Excludes = %t, want %t", got, test.want)
 			}
 		})
 	}
@@ -71,13 +71,13 @@ func TestEncode(t *testing.T) {
 
 	text := s.Encode()
 	if len(text) > maxBytes {
-		t.Errorf("%d bytes", len(text))
+		t.Errorf("Encode has %d bytes, want at most %d", len(text), maxBytes)
 	}
 
 	got = Set{}
 	got.Decode(text)
 
 	if !got.has(Workload{"Deployment", "shop", "web"}) || !got.has(Workload{Kind: KindNamespace, Namespace: "hostile"}) || len(got) != 3 {
-		t.Errorf("%d entries", len(got))
+		t.Errorf("Decode has %d entries, want 3, one of them namespace hostile", len(got))
 	}
 }

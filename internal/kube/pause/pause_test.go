@@ -107,7 +107,7 @@ func TestSwitch(t *testing.T) {
 	becomes := func(paused bool) {
 		err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return s.Paused() == paused, nil })
 		if err != nil {
-			t.Errorf("the switch does not become %v: %v", paused, err)
+			t.Errorf("Paused does not become %t: %v, want it to", paused, err)
 		}
 	}
 
@@ -126,7 +126,7 @@ func TestSwitch(t *testing.T) {
 		before := sent
 		err := write()
 		if paused := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "incident 7"); paused != want || (sent == before) != want || !want && err != nil {
-			t.Errorf("paused %q: %v, %d writes were sent", value, err, sent-before)
+			t.Errorf("paused %q: %v, %d writes were sent, want them refused: %t", value, err, sent-before, want)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestUnknownState(t *testing.T) {
 
 		resp.Body.Close()
 		if waited := time.Since(began); !sent || waited != firstAnswer {
-			t.Errorf("sent %v after %s", sent, waited)
+			t.Errorf("the first write was sent: %t, after %s, want it after %s", sent, waited, firstAnswer)
 		}
 
 		began = time.Now()
@@ -159,7 +159,7 @@ func TestUnknownState(t *testing.T) {
 
 		resp.Body.Close()
 		if waited := time.Since(began); waited > 0 {
-			t.Errorf("the second write waited for %s", waited)
+			t.Errorf("the second write waited for %s, want no wait", waited)
 		}
 	})
 }
@@ -170,7 +170,7 @@ func start(t *testing.T, api *fake.Clientset, clk *clocktesting.FakeClock) *Swit
 
 	s := New(api, "crane-system", clk)
 	if !s.Stopped() || s.Check(nil) == nil {
-		t.Error("changes are permitted before the start")
+		t.Error("changes are permitted before the start, want them stopped")
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -186,7 +186,7 @@ func eventually(t *testing.T, what string, check func() bool) {
 
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return check(), nil })
 	if err != nil {
-		t.Fatalf("%s: %v", what, err)
+		t.Fatalf("waiting until %s: %v, want it within a minute", what, err)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestStopped(t *testing.T) {
 	}
 
 	if (*Switch)(nil).Stopped() {
-		t.Error("a nil switch stops changes")
+		t.Error("a nil switch stops changes, want them permitted")
 	}
 }
 
@@ -230,7 +230,7 @@ func TestStoppedUnknownState(t *testing.T) {
 	clk.Step(firstAnswer - 1)
 
 	if !s.Stopped() || s.Check(nil) == nil || s.Paused() {
-		t.Errorf("before the end: stopped %v, ready %v, paused %v", s.Stopped(), s.Check(nil), s.Paused())
+		t.Errorf("before the end: stopped %t, ready %v, paused %t, want stopped, not ready and not paused", s.Stopped(), s.Check(nil), s.Paused())
 	}
 
 	clk.Step(1)

@@ -47,7 +47,7 @@ func roots(t *testing.T, a *Authority) *x509.CertPool {
 
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(a.CertPEM()) {
-		t.Fatal("the authority has no certificate")
+		t.Fatal("CertPEM has no certificate, want that of the authority")
 	}
 
 	return pool
@@ -84,10 +84,10 @@ func TestServingCertificate(t *testing.T) {
 	}
 
 	if cert.IsCA {
-		t.Error("a serving certificate can sign")
+		t.Error("a serving certificate can sign, want one that cannot")
 	}
 	if _, err := a.IssueServing(); err == nil {
-		t.Error("a certificate for no host was issued")
+		t.Error("IssueServing without a host = nil, want an error")
 	}
 }
 
@@ -101,7 +101,7 @@ func TestClientCertificate(t *testing.T) {
 	cert := leaf(t, pair)
 	groups := slices.Sorted(slices.Values(cert.Subject.Organization))
 	if cert.Subject.CommonName != "system:node:n1" || !slices.Equal(groups, []string{"g", "system:nodes"}) {
-		t.Errorf("subject %s", cert.Subject)
+		t.Errorf("IssueClient has the subject %s, want system:node:n1 in g and system:nodes", cert.Subject)
 	}
 
 	_, err = cert.Verify(x509.VerifyOptions{
@@ -111,7 +111,7 @@ func TestClientCertificate(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := a.IssueClient(""); err == nil {
-		t.Error("a certificate without a name was issued")
+		t.Error("IssueClient without a name = nil, want an error")
 	}
 }
 
@@ -119,15 +119,15 @@ func TestAuthorityIsKept(t *testing.T) {
 	dir := t.TempDir()
 	first := authority(t, dir, "ca")
 	if !bytes.Equal(first.CertPEM(), authority(t, dir, "ca").CertPEM()) {
-		t.Error("the authority changed")
+		t.Error("LoadOrCreate has another authority the second time, want the same")
 	}
 	if bytes.Equal(first.CertPEM(), authority(t, dir, "front").CertPEM()) {
-		t.Error("two authorities are one")
+		t.Error("LoadOrCreate of two names has one authority, want two")
 	}
 
 	info, err := os.Stat(filepath.Join(dir, "ca.key"))
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("key file: %v, %v", info, err)
+		t.Errorf("the key file is %v, %v, want mode 0600", info, err)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestBadAuthorityIsRefused(t *testing.T) {
 		}
 
 		if _, err := LoadOrCreate(dir, "ca", "test", at(epoch)); err == nil {
-			t.Error("an authority without key was taken")
+			t.Error("LoadOrCreate of an authority without a key = nil, want an error")
 		}
 	})
 }
@@ -187,7 +187,7 @@ func TestEnsureKey(t *testing.T) {
 		}
 
 		if first != nil && !bytes.Equal(first, data) {
-			t.Error("the key changed")
+			t.Error("the key changed, want the first one")
 		}
 		first = data
 	}
@@ -206,6 +206,6 @@ func TestEnsureKey(t *testing.T) {
 	block, _ = pem.Decode(public)
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil || !key.PublicKey.Equal(parsed) {
-		t.Errorf("the public key is not that of the private one: %v", err)
+		t.Errorf("the public key is not that of the private one: %v, want a pair", err)
 	}
 }

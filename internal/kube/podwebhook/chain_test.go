@@ -39,12 +39,12 @@ func label(t *testing.T, name string, before ...string) Mutator {
 	return mutator{name, func(pod *corev1.Pod) ([]Operation, error) {
 		for _, b := range before {
 			if pod.Labels[b] == "" {
-				t.Errorf("%s does not see what %s added", name, b)
+				t.Errorf("%s does not see label %s, want that of the mutator before it", name, b)
 			}
 		}
 
 		if pod.Namespace != "shop" {
-			t.Errorf("%s sees the namespace %q", name, pod.Namespace)
+			t.Errorf("%s sees the namespace %q, want shop", name, pod.Namespace)
 		}
 
 		pod.Labels["scribble"] = "x" // Invisible to the other mutators.
@@ -80,7 +80,7 @@ func result(t *testing.T, req admission.Request, answer admission.Response) stri
 	t.Helper()
 
 	if !answer.Allowed {
-		t.Fatalf("a pod was refused: %v", answer.Result)
+		t.Fatalf("the pod was refused: %v, want it allowed", answer.Result)
 	}
 
 	if len(answer.Patches) == 0 {
@@ -134,10 +134,10 @@ func TestChain(t *testing.T) {
 	}
 
 	if strings.Contains(got, "scribble") || strings.Contains(got, `"text"`) {
-		t.Errorf("what a mutator did to its copy, or could not do, is in %s", got)
+		t.Errorf("the patched pod is %s, want nothing of a mutator's copy or of a failed one", got)
 	}
 	if by := answer.AuditAnnotations["changed-by"]; by != "one,two" {
-		t.Errorf("changed by %q", by)
+		t.Errorf("changed-by is %q, want one,two", by)
 	}
 
 	if got := answer.Warnings; len(got) != 6 || got[0] != "crane: the pod is created without the changes of error: no" {
@@ -146,7 +146,7 @@ func TestChain(t *testing.T) {
 
 	for name, result := range map[string]string{"one": "changed", "two": "changed", "nothing": "unchanged", "panic": "failed", "no-pod": "failed"} {
 		if n := testutil.ToFloat64(chain.calls.WithLabelValues(name, result)); n != 1 {
-			t.Errorf("%s %s: %v times", name, result, n)
+			t.Errorf("mutator %s was counted as %s %v times, want once", name, result, n)
 		}
 	}
 }
@@ -164,21 +164,21 @@ func TestNobodyIsRefused(t *testing.T) {
 		"eviction":         {AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, SubResource: "eviction", Object: good.Object}},
 	} {
 		if answer := chain.Handle(t.Context(), req); !answer.Allowed || len(answer.Patches) > 0 {
-			t.Errorf("%s: %+v", name, answer)
+			t.Errorf("Handle of %s = %+v, want it allowed and unchanged", name, answer)
 		}
 	}
 
 	chain.Stopped = func() bool { return true }
 	if answer := chain.Handle(t.Context(), good); !answer.Allowed || len(answer.Patches) > 0 {
-		t.Errorf("stopped: %+v", answer)
+		t.Errorf("Handle while stopped = %+v, want it allowed and unchanged", answer)
 	}
 
 	chain.Stopped = func() bool { return false }
 	if called != 0 {
-		t.Errorf("a mutator was asked %d times", called)
+		t.Errorf("a mutator was called %d times, want none", called)
 	}
 	if answer := chain.Handle(t.Context(), good); !answer.Allowed || called != 1 {
-		t.Errorf("%+v, asked %d times", answer, called)
+		t.Errorf("Handle = %+v, %d calls, want it allowed after one call", answer, called)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestOptedOut(t *testing.T) {
 		chain := NewChain([]Mutator{mutator{"counts", func(*corev1.Pod) ([]Operation, error) { called++; return nil, nil }}})
 		chain.OptedOut = func(_ context.Context, pod *corev1.Pod) (bool, error) {
 			if pod.Namespace != "shop" || pod.Labels["app"] != "web" {
-				t.Errorf("%s: asked about pod %+v", name, pod.ObjectMeta)
+				t.Errorf("%s: OptedOut got pod %+v, want shop/web", name, pod.ObjectMeta)
 			}
 
 			return test.excluded, test.err
@@ -273,7 +273,7 @@ func FuzzHandle(f *testing.F) {
 			Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
 		}})
 		if !answer.Allowed {
-			t.Fatalf("refused: %v", answer.Result)
+			t.Fatalf("Handle refused a pod: %v, want it allowed", answer.Result)
 		}
 	})
 }

@@ -29,7 +29,7 @@ func TestGroups(t *testing.T) {
 
 		paths = append(paths, r.URL.Path)
 		if agent := r.UserAgent(); agent != "test/1" {
-			t.Errorf("User-Agent %q", agent)
+			t.Errorf("User-Agent %q, want test/1", agent)
 		}
 
 		w.WriteHeader(http.StatusNotFound)
@@ -47,7 +47,7 @@ func TestGroups(t *testing.T) {
 	}
 	for _, client := range clients {
 		if err := client.Get().Resource("things").Do(t.Context()).Error(); err == nil {
-			t.Error("no error of a missing kind")
+			t.Error("getting a missing kind = nil, want an error")
 		}
 	}
 
@@ -55,10 +55,10 @@ func TestGroups(t *testing.T) {
 		"/apis/apps/v1/things", "/apis/authentication.k8s.io/v1/things", "/apis/authorization.k8s.io/v1/things", "/apis/coordination.k8s.io/v1/things", "/api/v1/things",
 	}
 	if !slices.Equal(paths, want) {
-		t.Errorf("requests:\n%s", strings.Join(paths, "\n"))
+		t.Errorf("requests:\n%s\nwant:\n%s", strings.Join(paths, "\n"), strings.Join(want, "\n"))
 	}
 	if limit.waits != len(want) {
-		t.Errorf("%d requests have waited for the rate limit", limit.waits)
+		t.Errorf("%d requests have waited for the rate limit, want %d", limit.waits, len(want))
 	}
 
 	one, err := NewForConfig(&rest.Config{Host: server.URL, QPS: 1, Burst: 1})
@@ -67,7 +67,7 @@ func TestGroups(t *testing.T) {
 	}
 
 	if one.CoreV1().RESTClient().GetRateLimiter() != one.AppsV1().RESTClient().GetRateLimiter() {
-		t.Error("each group has a rate limit of its own")
+		t.Error("each group has a rate limit of its own, want a shared one")
 	}
 }
 

@@ -28,7 +28,7 @@ func TestResultFormat(t *testing.T) {
 
 	back, err := DecodeResult(wire)
 	if err != nil || !reflect.DeepEqual(back, p) {
-		t.Errorf("read back %v (%v)", back, err)
+		t.Errorf("DecodeResult(%s) = %v, %v, want %v", wire, back, err, p)
 	}
 }
 
@@ -68,16 +68,16 @@ func FuzzDecodeResult(f *testing.F) {
 		// Accepted placements can be placed and encoded again.
 		var n numa.Node
 		if err := n.Place("pod", p); err != nil {
-			t.Fatalf("%q: %v", in, err)
+			t.Fatalf("Place of the decoded %q: %v, want no error", in, err)
 		}
 
 		out, err := EncodeResult(p)
 		if err != nil {
-			t.Fatalf("%q: %v", in, err)
+			t.Fatalf("EncodeResult of the decoded %q: %v, want no error", in, err)
 		}
 
 		if back, err := DecodeResult(out); err != nil || len(back) != len(p) {
-			t.Fatalf("%q became %q: %v", in, out, err)
+			t.Fatalf("%q became %q: %d shares, %v, want %d", in, out, len(back), err, len(p))
 		}
 	})
 }

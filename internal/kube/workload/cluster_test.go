@@ -79,7 +79,7 @@ func TestCluster(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(want, got.Nodes); diff != "" {
-		t.Error(diff)
+		t.Errorf("Cluster has other nodes (-want +got):\n%s", diff)
 	}
 
 	pods := map[string]Pod{}
@@ -91,15 +91,15 @@ func TestCluster(t *testing.T) {
 	// The init container determines CPU, the sum of the others the rest.
 	asks := cost.Amounts{CPU: 2000, Memory: 2 << 30, GPU: 2}
 	if p := pods["web-1-a"]; p.Owner != web || p.Node != "n1" || p.Requests != asks {
-		t.Errorf("%+v", p)
+		t.Errorf("pod web-1-a = %+v, want one of %v on n1 that requests %+v", p, web, asks)
 	}
 	if p := pods["static-n2"]; len(pods) != 4 || p.Owner.Kind != "Pod" || p.Owner.Name != "static-n2" {
-		t.Errorf("%d pods, the static one %+v", len(pods), p)
+		t.Errorf("%d pods, static-n2 is %+v, want 4 and one that is its own owner", len(pods), p)
 	}
 
 	placed := got.Placement()
 	if n := placed.PodsByNode(Ref{Namespace: "shop", APIVersion: "apps/v1beta1", Kind: "Deployment", Name: "web"}); n["n1"] != 1 || len(n) != 1 {
-		t.Errorf("web runs on %v", n)
+		t.Errorf("PodsByNode of web = %v, want one on n1", n)
 	}
 
 	payers := got.CostPods(func(namespace, pod string) (cost.Amounts, bool) {
@@ -111,13 +111,13 @@ func TestCluster(t *testing.T) {
 		if p.Usage != nil {
 			known++
 			if p.Workload != (cost.Workload{Namespace: "bank", Kind: "Pod", Name: "alone"}) || p.Usage.CPU != 7 {
-				t.Errorf("%+v", p)
+				t.Errorf("CostPods has %+v, want the usage of pod bank/alone, 7", p)
 			}
 		}
 	}
 
 	if len(payers) != 4 || known != 1 {
-		t.Errorf("%d payers, of %d the use is known", len(payers), known)
+		t.Errorf("CostPods has %d pods, %d with usage, want 4 and 1", len(payers), known)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestClusterOfNamespaces(t *testing.T) {
 	lister, _ := newLister(t, 0, interceptor.Funcs{}, placedPod("a", "1", "n", nil), placedPod("b", "2", "n", nil), placedPod("c", "3", "n", nil))
 	got, err := lister.Cluster(t.Context(), []string{"a", "c"})
 	if err != nil || len(got.Pods) != 2 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Cluster of two namespaces = %+v, %v, want 2 pods", got, err)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestClusterFails(t *testing.T) {
 		}})
 
 		if got, err := lister.Cluster(t.Context(), nil); !errors.Is(err, boom) || len(got.Nodes)+len(got.Pods) != 0 {
-			t.Errorf("%s: %+v, %v", kind, got, err)
+			t.Errorf("Cluster where listing %s fails = %+v, %v, want %v", kind, got, err, boom)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func TestConstraints(t *testing.T) {
 	}
 
 	if got.MaxCPU != 15500 || got.MaxMemory != 60<<30 {
-		t.Errorf("the largest node has %d, %d", got.MaxCPU, got.MaxMemory)
+		t.Errorf("the largest node has %d, %d, want 15500 and %d", got.MaxCPU, got.MaxMemory, 60<<30)
 	}
 
 	web := Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
@@ -81,17 +81,17 @@ func TestConstraints(t *testing.T) {
 		"another group":                {Ref{Namespace: "shop", APIVersion: "other/v1", Kind: "Deployment", Name: "web"}, "app", nil},
 	} {
 		if diff := cmp.Diff(c.want, got.UtilizationTargets(c.ref, c.container)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: UtilizationTargets (-want +got):\n%s", name, diff)
 		}
 	}
 
 	if (Constraints{}).UtilizationTargets(web, "app") != nil {
-		t.Error("nothing is known, and there is an autoscaler")
+		t.Error("UtilizationTargets of no constraints has some, want nil")
 	}
 
 	one, err := lister.Constraints(t.Context(), []string{"bank"})
 	if err != nil || one.UtilizationTargets(web, "app") != nil || one.MaxCPU == 0 {
-		t.Errorf("%+v, %v", one, err)
+		t.Errorf("Constraints of bank = %+v, %v, want nodes and no targets of shop", one, err)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestConstraintsFail(t *testing.T) {
 		}})
 
 		if _, err := lister.Constraints(t.Context(), nil); !errors.Is(err, boom) {
-			t.Errorf("%s: %v", kind, err)
+			t.Errorf("Constraints where listing %s fails: %v, want %v", kind, err, boom)
 		}
 	}
 }

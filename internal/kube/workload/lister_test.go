@@ -146,13 +146,13 @@ func TestListPages(t *testing.T) {
 	for name, w := range kept {
 		got = append(got, w.Ref.String())
 		if w.Labels["name"] != name {
-			t.Errorf("the labels of %s were written over by a later page: %v", name, w.Labels)
+			t.Errorf("the labels of %s are %v, want those of its own page", name, w.Labels)
 		}
 	}
 
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" || *pages != 3 {
-		t.Errorf("%d pages\n%s", *pages, diff)
+		t.Errorf("List read %d pages, want 3 (-want +got):\n%s", *pages, diff)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestListSelects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, collect(t, l, c.q)); diff != "" {
-				t.Error(diff)
+				t.Errorf("List (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -209,17 +209,17 @@ func TestScale(t *testing.T) {
 
 	w, err := read("x", "app=x", pod)
 	if err != nil || w.Replicas != 5 || len(w.Containers) != 3 {
-		t.Errorf("%+v, %v", w, err)
+		t.Errorf("reading a scaled object = %+v, %v, want 5 replicas and 3 containers", w, err)
 	}
 	if w, err = read("x", "app=y", pod); err != nil || len(w.Containers) != 0 {
-		t.Errorf("scaled to no pods: %+v, %v", w, err)
+		t.Errorf("reading an object without pods = %+v, %v, want no containers", w, err)
 	}
 
 	for name, c := range map[string][2]string{
 		"without a scale": {"other", "app=x"}, "without a selector": {"x", ""}, "with a broken selector": {"x", "a in ("},
 	} {
 		if _, err := read(c[0], c[1], pod); err == nil {
-			t.Errorf("a kind %s is read", name)
+			t.Errorf("reading a kind %s = nil, want an error", name)
 		}
 	}
 }
@@ -267,7 +267,7 @@ func TestInventory(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("Inventory (-want +got):\n%s", diff)
 	}
 }
 
@@ -278,13 +278,13 @@ func TestListFails(t *testing.T) {
 	})
 
 	if _, err := l.Inventory(t.Context(), nil); !errors.Is(err, boom) {
-		t.Errorf("error %v", err)
+		t.Errorf("Inventory = %v, want %v", err, boom)
 	}
 
 	l, _ = newLister(t, 0, interceptor.Funcs{}, deploymentNamed("a", "web", nil))
 	stop := errors.New("stop")
 	err := l.List(t.Context(), Query{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment")}, func(Workload) error { return stop })
 	if !errors.Is(err, stop) {
-		t.Errorf("an error of visit becomes %v", err)
+		t.Errorf("List = %v, want the error of visit, %v", err, stop)
 	}
 }

@@ -47,7 +47,7 @@ func TestScaleIsNotThere(t *testing.T) {
 		apiVersion, kind := rolloutKind.ToAPIVersionAndKind()
 		_, err := (&ScaleClient{Cached: c, Live: c, Client: c}).Get(t.Context(), Ref{Namespace: "n", APIVersion: apiVersion, Kind: kind, Name: "x"})
 		if gone := errors.Is(err, ErrNoTarget) || errors.Is(err, ErrNoScale); err == nil || gone != (test.want != nil) || gone && !errors.Is(err, test.want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: Get = %v, want %v", name, err, test.want)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func TestFromObject(t *testing.T) {
 			}
 
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("FromObject (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -151,7 +151,7 @@ func TestOwners(t *testing.T) {
 	bare := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bare"}}
 	var owners Owners
 	if ref, ok := owners.Of(owned("p", "apps/v1", "ReplicaSet", "unknown")); !ok || ref.Kind != "ReplicaSet" {
-		t.Errorf("without any knowledge the owner is %v, %t", ref, ok)
+		t.Errorf("Of without owners = %v, %t, want the ReplicaSet", ref, ok)
 	}
 
 	owners.Add("ReplicaSet", owned("web-1", "apps/v1", "Deployment", "web"))
@@ -179,7 +179,7 @@ func TestOwners(t *testing.T) {
 	}
 
 	if ref, ok := owners.Of(owned("etcd", "v1", "Node", "n1")); ok {
-		t.Errorf("a static pod has the workload %v", ref)
+		t.Errorf("Of a static pod = %v, want none", ref)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestPart(t *testing.T) {
 	} {
 		w, err := FromObject(c.obj, schema.GroupVersionKind{Kind: kind})
 		if err != nil || w.Owned != c.want {
-			t.Errorf("%s with a controller: part %t, %v", kind, w.Owned, err)
+			t.Errorf("FromObject of an owned %s: owned %t, %v, want %t", kind, w.Owned, err, c.want)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestEstimatorConfig(t *testing.T) {
 		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 		e.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{{Type: c.kind, Config: c.config}}
 		if v := ValidateEffectiveVerticalPodAutoscaler(e, Facts{}); (len(v.Errors) > 0) != c.refused {
-			t.Errorf("%s: %v", name, v.Errors)
+			t.Errorf("%s: errors %v, want some: %t", name, v.Errors, c.refused)
 		}
 	}
 }

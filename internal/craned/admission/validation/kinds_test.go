@@ -102,13 +102,13 @@ func TestExamplesAreAccepted(t *testing.T) {
 				looked++
 			}
 			if len(v.Errors) > 0 || len(v.Warnings) > 0 {
-				t.Errorf("%s, %s %s: %v, warnings %q", name, o.GetKind(), o.GetName(), v.Errors, v.Warnings)
+				t.Errorf("%s, %s %s: errors %v, warnings %q, want none", name, o.GetKind(), o.GetName(), v.Errors, v.Warnings)
 			}
 		}
 	}
 
 	if looked < 5 {
-		t.Errorf("only %d objects were looked at", looked)
+		t.Errorf("%d objects of Crane's kinds were validated, want 5 or more", looked)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestEmptyObjectsDoNoHarm(t *testing.T) {
 		"TimeSeriesPrediction", "ClusterNodePrediction", "NodeQOS", "PodQOS", "AvoidanceAction", "NodeResourceTopology",
 	} {
 		if _, known := validateObject(t, kind, map[string]any{}, Facts{}); !known {
-			t.Errorf("%s is not looked at", kind)
+			t.Errorf("validateObject knows no kind %s, want a validation", kind)
 		}
 	}
 
@@ -149,7 +149,7 @@ func TestRatchet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := Ratchet(Result{Errors: test.before}, Result{Errors: test.after})
 			if len(got.Errors) != test.refused || len(got.Warnings) != test.warned {
-				t.Errorf("refused %v, warned %q", got.Errors, got.Warnings)
+				t.Errorf("Ratchet: errors %v, warnings %q, want %d and %d", got.Errors, got.Warnings, test.refused, test.warned)
 			}
 		})
 	}
@@ -163,7 +163,7 @@ func TestDistributedAboveAll(t *testing.T) {
 		}}}}
 
 		if v := ValidateNodeQOS(q, Facts{}); len(v.Errors) > 0 || (len(v.Warnings) > 0) != warned {
-			t.Errorf("%s: %+v", metric, v)
+			t.Errorf("ValidateNodeQOS of %s above 110 = %+v, want no error, and a warning: %t", metric, v, warned)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func TestNoThrottleOfDisks(t *testing.T) {
 			v := ValidateNodeQOS(q, facts)
 			warned := len(v.Warnings) == 1 && strings.Contains(v.Warnings[0], "throttles nothing for "+metric)
 			if want := action == "throttle" && metric != "pod_interference_cpu_ratio"; len(v.Errors) > 0 || warned != want || !want && len(v.Warnings) > 0 {
-				t.Errorf("%s, %s: %+v", metric, action, v)
+				t.Errorf("ValidateNodeQOS of %s with action %s = %+v, want a warning that nothing is throttled: %t", metric, action, v, want)
 			}
 		}
 	}
@@ -200,7 +200,7 @@ func TestNothingToTake(t *testing.T) {
 			v := ValidateNodeQOS(q, facts)
 			warned := len(v.Warnings) == 1 && strings.Contains(v.Warnings[0], "does nothing for "+metric)
 			if want := action == "evict" && metric != ensurancev1alpha1.MetricCPUTotalUsage; len(v.Errors) > 0 || warned != want || !want && len(v.Warnings) > 0 {
-				t.Errorf("%s, %s: %+v", metric, action, v)
+				t.Errorf("ValidateNodeQOS of %s with action %s = %+v, want a warning that nothing is done: %t", metric, action, v, want)
 			}
 		}
 	}
@@ -250,7 +250,7 @@ func TestUnknownFactsWarnOfNothing(t *testing.T) {
 	}}}}
 
 	if v := ValidateNodeQOS(q, Facts{}); len(v.Warnings) > 0 {
-		t.Errorf("%q", v.Warnings)
+		t.Errorf("ValidateNodeQOS without knowledge of actions: warnings %q, want none", v.Warnings)
 	}
 	if v := ValidateNodeQOS(q, Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{}}); len(v.Warnings) != 1 {
 		t.Errorf("%q, want one of the action that is not there", v.Warnings)
@@ -262,10 +262,10 @@ func TestUnknownFactsWarnOfNothing(t *testing.T) {
 	}}
 
 	if v := ValidateRecommendationRule(r, Facts{}); len(v.Warnings) > 0 {
-		t.Errorf("%q", v.Warnings)
+		t.Errorf("ValidateRecommendationRule without a configuration: warnings %q, want none", v.Warnings)
 	}
 	if v := ValidateRecommendationRule(r, Facts{ValidateRecommender: func(r analysisv1alpha1.Recommender) error { return fmt.Errorf("unknown recommender %q", r.Name) }}); len(v.Warnings) != 1 || v.Warnings[0] != `spec.recommenders[0]: cannot run: unknown recommender "Mine"` {
-		t.Errorf("%q", v.Warnings)
+		t.Errorf("ValidateRecommendationRule with an unknown recommender: warnings %q, want one that names it", v.Warnings)
 	}
 }
 
@@ -287,7 +287,7 @@ func TestRecommendationStaysAtHome(t *testing.T) {
 		r.Spec.TargetRef.Name = "x"
 		r.Spec.TargetRef.Namespace = test.target
 		if v := ValidateRecommendation(r, Facts{Namespace: "crane-system"}); (len(v.Errors) > 0) != test.refused {
-			t.Errorf("%s: %v", name, v.Errors)
+			t.Errorf("%s: errors %v, want some: %t", name, v.Errors, test.refused)
 		}
 	}
 }
@@ -299,7 +299,7 @@ func TestZonesInACircle(t *testing.T) {
 
 	v := ValidateNodeResourceTopology(n, Facts{})
 	if len(v.Errors) != 4 { // a leads into the cycle of b and c; d is its own parent.
-		t.Errorf("%v", v.Errors)
+		t.Errorf("ValidateNodeResourceTopology of zones in cycles: errors %v, want 4", v.Errors)
 	}
 }
 
@@ -312,14 +312,14 @@ func TestDefaultsAreIdempotent(t *testing.T) {
 	DefaultEffectiveHorizontalPodAutoscaler(e)
 
 	if !reflect.DeepEqual(e, once) || e.Spec.Crons[0].TimeZone != nil || *e.Spec.Crons[1].TimeZone != "Europe/Berlin" || *e.Spec.Crons[2].TimeZone != "" {
-		t.Errorf("%+v", e.Spec)
+		t.Errorf("DefaultEffectiveHorizontalPodAutoscaler twice = %+v, want no further change and the time zones of the user", e.Spec)
 	}
 
 	custom := &predictionv1alpha1.TimeSeriesPrediction{}
 	DefaultTimeSeriesPrediction(custom)
 
 	if custom.Spec.TargetRef != nil {
-		t.Error("a target was made up")
+		t.Errorf("DefaultTimeSeriesPrediction adds the target %+v, want none", custom.Spec.TargetRef)
 	}
 }
 
@@ -336,10 +336,10 @@ func TestHostileExpressions(t *testing.T) {
 	} {
 		start := cpuTime(t)
 		if v := validateExpression(text, field.NewPath("e")); len(v.Errors) > 0 || len(v.Warnings) > 1 || name != "nested" && len(v.Warnings) == 0 {
-			t.Errorf("%s: %v, warnings %.200q", name, v.Errors, v.Warnings)
+			t.Errorf("validateExpression(%s): errors %v, warnings %.200q, want at most one warning", name, v.Errors, v.Warnings)
 		}
 		if took := cpuTime(t) - start; took > 20*time.Second {
-			t.Errorf("%s took %s", name, took)
+			t.Errorf("validateExpression(%s) took %s, want at most 20s", name, took)
 		}
 	}
 }
@@ -363,7 +363,7 @@ func FuzzExpression(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, text string) {
 		if v := validateExpression(text, field.NewPath("e")); len(v.Errors) > 0 {
-			t.Errorf("an error, not a warning: %v", v.Errors)
+			t.Errorf("validateExpression: errors %v, want warnings alone", v.Errors)
 		}
 	})
 }
@@ -382,12 +382,12 @@ func FuzzCron(f *testing.F) {
 
 		v := ValidateEffectiveHorizontalPodAutoscaler(e, Facts{})
 		if again := Ratchet(v, v); len(again.Errors) > 0 {
-			t.Errorf("an unchanged object is refused: %v", again.Errors)
+			t.Errorf("Ratchet of an unchanged object: errors %v, want none", again.Errors)
 		}
 
 		for _, w := range v.Warnings {
 			if !strings.HasPrefix(w, "spec.") {
-				t.Errorf("a warning without its field: %q", w)
+				t.Errorf("warning %q, want one that begins with its field", w)
 			}
 		}
 
