@@ -94,8 +94,8 @@ func (a arguments) apiServerArgs() []string {
 		"--shutdown-send-retry-after",
 	}
 
-	if off := a.unusedAdmissionPlugins(); len(off) > 0 {
-		args = append(args, "--disable-admission-plugins="+strings.Join(off, ","))
+	if disabled := a.unusedAdmissionPlugins(); len(disabled) > 0 {
+		args = append(args, "--disable-admission-plugins="+strings.Join(disabled, ","))
 	}
 
 	return args

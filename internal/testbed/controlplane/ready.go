@@ -145,7 +145,7 @@ func (c *ControlPlane) awaitUsable(ctx context.Context, exits []<-chan process.E
 }
 
 // poll calls check until it returns nil, a process exits, the ready timeout expires or ctx ends.
-func (c *ControlPlane) poll(ctx context.Context, what string, exits []<-chan process.Exit, check func(context.Context) error) error {
+func (c *ControlPlane) poll(ctx context.Context, condition string, exits []<-chan process.Exit, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.options.ReadyTimeout, fmt.Errorf("not within %s", c.options.ReadyTimeout))
 	defer cancel()
 
@@ -162,14 +162,14 @@ func (c *ControlPlane) poll(ctx context.Context, what string, exits []<-chan pro
 		for _, exit := range exits {
 			select {
 			case e := <-exit:
-				return fmt.Errorf("waiting for %s: %s", what, e)
+				return fmt.Errorf("waiting for %s: %s", condition, e)
 			default:
 			}
 		}
 
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w (last: %w)", what, context.Cause(ctx), last)
+			return fmt.Errorf("waiting for %s: %w (last: %w)", condition, context.Cause(ctx), last)
 		case <-ticker.C:
 		}
 	}

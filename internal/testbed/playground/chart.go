@@ -24,13 +24,13 @@ const chartFile = "crane-playground-chart.svg"
 
 // Chart implements demo.Executor: it samples load and pods for a while, prints a line per sample and a summary, and
 // writes an SVG chart.
-func (p executor) Chart(ctx context.Context, c demo.Chart) error {
-	if p.externalLoad == nil {
+func (e executor) Chart(ctx context.Context, c demo.Chart) error {
+	if e.externalLoad == nil {
 		return errors.New("chart: no load: --only excludes prometheus")
 	}
 
-	scale := chart.Scale{PodCapacity: c.PodCapacity, MaxLoad: 1.5 * p.externalLoad.High}
-	p.console.resultf("▒ load   │ capacity of the ready pods, %.0f each", c.PodCapacity)
+	scale := chart.Scale{PodCapacity: c.PodCapacity, MaxLoad: 1.5 * e.externalLoad.High}
+	e.console.resultf("▒ load   │ capacity of the ready pods, %.0f each", c.PodCapacity)
 
 	start := time.Now()
 	tick := time.NewTicker(c.Every.Duration)
@@ -39,16 +39,16 @@ func (p executor) Chart(ctx context.Context, c demo.Chart) error {
 	// The chart ends some time after the load rose, at the latest after its configured duration.
 	var points []chart.Point
 
-	end := min(c.For.Duration, time.Until(p.externalLoad.RiseTime(p.externalLoad.end))+c.After.Duration)
+	end := min(c.For.Duration, time.Until(e.externalLoad.RiseTime(e.externalLoad.end))+c.After.Duration)
 	for time.Since(start) < max(end, c.Every.Duration) {
-		point, err := p.samplePoint(ctx, c)
+		point, err := e.samplePoint(ctx, c)
 		if err != nil {
 			return err
 		}
 
 		point.After = time.Since(start)
 		points = append(points, point)
-		p.console.resultf("%s", scale.Row(point))
+		e.console.resultf("%s", scale.Row(point))
 
 		select {
 		case <-ctx.Done():
@@ -57,19 +57,19 @@ func (p executor) Chart(ctx context.Context, c demo.Chart) error {
 		}
 	}
 
-	p.console.resultf("%s", scale.Summary(points, p.externalLoad.IsHigh))
+	e.console.resultf("%s", scale.Summary(points, e.externalLoad.IsHigh))
 
-	return p.writeChart(scale, c, points)
+	return e.writeChart(scale, c, points)
 }
 
 // samplePoint reads the current load and pods.
-func (p executor) samplePoint(ctx context.Context, c demo.Chart) (chart.Point, error) {
+func (e executor) samplePoint(ctx context.Context, c demo.Chart) (chart.Point, error) {
 	var d appsv1.Deployment
-	if err := p.client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Deployment}, &d); err != nil {
+	if err := e.client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Deployment}, &d); err != nil {
 		return chart.Point{}, fmt.Errorf("chart: reading the Deployment: %w", err)
 	}
 
-	out := chart.Point{Load: p.externalLoad.at(time.Now()), Desired: 1, Ready: d.Status.ReadyReplicas}
+	out := chart.Point{Load: e.externalLoad.at(time.Now()), Desired: 1, Ready: d.Status.ReadyReplicas}
 	if d.Spec.Replicas != nil {
 		out.Desired = *d.Spec.Replicas
 	}
@@ -78,8 +78,8 @@ func (p executor) samplePoint(ctx context.Context, c demo.Chart) (chart.Point, e
 }
 
 // writeChart writes the chart to a file that outlives the playground.
-func (p executor) writeChart(scale chart.Scale, c demo.Chart, points []chart.Point) (err error) {
-	dir := p.options.DataDir
+func (e executor) writeChart(scale chart.Scale, c demo.Chart, points []chart.Point) (err error) {
+	dir := e.options.DataDir
 	if dir == "" {
 		dir = os.TempDir()
 	}
@@ -91,10 +91,10 @@ func (p executor) writeChart(scale chart.Scale, c demo.Chart, points []chart.Poi
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 
-	if err := scale.SVG(file, fmt.Sprintf("%s and the pods of %s/%s", p.externalLoad.Metric, c.Namespace, c.Deployment), points); err != nil {
+	if err := scale.SVG(file, fmt.Sprintf("%s and the pods of %s/%s", e.externalLoad.Metric, c.Namespace, c.Deployment), points); err != nil {
 		return err
 	}
 
-	p.console.resultf("chart written to %s", path)
+	e.console.resultf("chart written to %s", path)
 	return nil
 }

@@ -20,37 +20,37 @@ type externalLoad struct {
 }
 
 // at returns the load at time t.
-func (d *externalLoad) at(t time.Time) float64 { return d.At(t, d.end) }
+func (l *externalLoad) at(t time.Time) float64 { return l.At(t, l.end) }
 
-func (d *externalLoad) labels() labels.Labels {
-	return labels.FromStrings(labels.MetricName, d.Metric, "namespace", d.Namespace)
+func (l *externalLoad) labels() labels.Labels {
+	return labels.FromStrings(labels.MetricName, l.Metric, "namespace", l.Namespace)
 }
 
 // setExternalLoad schedules the rise of the load relative to the end of the history, also after a restart.
-func (p history) setExternalLoad(past load.Past) {
-	if s := p.options.scenario; s != nil && s.Load != nil {
-		p.externalLoad = &externalLoad{Load: s.Load, end: past.Start.AddDate(0, 0, p.options.Days)}
+func (h history) setExternalLoad(past load.Past) {
+	if s := h.options.scenario; s != nil && s.Load != nil {
+		h.externalLoad = &externalLoad{Load: s.Load, end: past.Start.AddDate(0, 0, h.options.Days)}
 	}
 }
 
 // history returns the history of the external load; none without a load.
-func (d *externalLoad) history(grid promserver.Grid) []promserver.Series {
-	if d == nil {
+func (l *externalLoad) history(grid promserver.Grid) []promserver.Series {
+	if l == nil {
 		return nil
 	}
 
-	return []promserver.Series{{Labels: d.labels(), Fill: func(dst []float64, first int) {
+	return []promserver.Series{{Labels: l.labels(), Fill: func(dst []float64, first int) {
 		for i := range dst {
-			dst[i] = d.at(grid.Start.Add(time.Duration(first+i) * grid.Step))
+			dst[i] = l.at(grid.Start.Add(time.Duration(first+i) * grid.Step))
 		}
 	}}}
 }
 
 // samples returns the external load as samples of one scrape; none without a load.
-func (d *externalLoad) samples(now time.Time) []promserver.Sample {
-	if d == nil {
+func (l *externalLoad) samples(now time.Time) []promserver.Sample {
+	if l == nil {
 		return nil
 	}
 
-	return []promserver.Sample{{Labels: d.labels(), Value: d.at(now)}}
+	return []promserver.Sample{{Labels: l.labels(), Value: l.at(now)}}
 }

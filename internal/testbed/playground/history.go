@@ -57,8 +57,8 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 	}
 
 	p.onStop(func(context.Context) error { return p.prometheus.Close() })
-	// The history is complete before live samples follow, because Prometheus drops samples that are out of order.
 
+	// The history is complete before live samples follow, because Prometheus drops samples that are out of order.
 	written := history{p, objects}
 	if err := written.backfill(ctx); err != nil {
 		return err
@@ -103,42 +103,43 @@ type history struct {
 
 // backfill writes the past use of the current pods up to the last whole step. After a restart with the same data
 // directory it writes only the time since the last sample.
-func (p history) backfill(ctx context.Context) error {
-	end := time.Now().Truncate(p.options.Step)
-	past, err := p.past(end)
+func (h history) backfill(ctx context.Context) error {
+	end := time.Now().Truncate(h.options.Step)
+	past, err := h.past(end)
 	if err != nil {
 		return err
 	}
 
-	p.setExternalLoad(past)
+	h.setExternalLoad(past)
+
 	// Earlier samples exist already: blocks that overlap them would be refused or merged.
-	grid := promserver.Grid{Start: past.Start, End: end, Step: p.options.Step}
-	if last, ok := p.prometheus.LastSample(); ok && last.After(grid.Start) {
-		grid.Start = last.Truncate(p.options.Step).Add(p.options.Step)
+	grid := promserver.Grid{Start: past.Start, End: end, Step: h.options.Step}
+	if last, ok := h.prometheus.LastSample(); ok && last.After(grid.Start) {
+		grid.Start = last.Truncate(h.options.Step).Add(h.options.Step)
 	}
 
 	if !grid.Start.Before(end) {
 		return nil
 	}
 
-	snapshot, err := p.snapshot(ctx)
+	snapshot, err := h.snapshot(ctx)
 	if err != nil {
 		return err
 	}
 
-	series, err := p.exporter.Backfill(snapshot.Objects, past, grid)
+	series, err := h.exporter.Backfill(snapshot.Objects, past, grid)
 	if err != nil {
 		return err
 	}
 
-	stats, err := p.prometheus.Backfill(ctx, grid, append(series.Series, p.externalLoad.history(grid)...))
+	stats, err := h.prometheus.Backfill(ctx, grid, append(series.Series, h.externalLoad.history(grid)...))
 	if err != nil {
 		return err
 	}
 
 	// From here on live counters continue at the values that were written.
 	series.Commit()
-	p.console.progressf("%.1f days of history: %d series, %d samples, %d MiB, written in %s", grid.End.Sub(grid.Start).Hours()/24,
+	h.console.progressf("%.1f days of history: %d series, %d samples, %d MiB, written in %s", grid.End.Sub(grid.Start).Hours()/24,
 		stats.Series, stats.Samples, stats.Bytes>>20, stats.Took.Round(10*time.Millisecond))
 
 	return nil
@@ -146,11 +147,11 @@ func (p history) backfill(ctx context.Context) error {
 
 // past returns the period that the history of this data directory covers. Its start is stored at the first start, so
 // that the load continues unchanged after a restart.
-func (p history) past(end time.Time) (load.Past, error) {
-	file := filepath.Join(p.dir, "history-begins")
+func (h history) past(end time.Time) (load.Past, error) {
+	file := filepath.Join(h.dir, "history-begins")
 	content, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		start := end.AddDate(0, 0, -p.options.Days)
+		start := end.AddDate(0, 0, -h.options.Days)
 		return load.Past{Start: start, End: end}, os.WriteFile(file, []byte(start.Format(time.RFC3339)), 0o600)
 	}
 	if err != nil {
@@ -167,18 +168,18 @@ func (p history) past(end time.Time) (load.Past, error) {
 
 // keepUpToDate appends the exporters' samples at each interval until ctx ends. The server counts failed appends (a
 // scenario may have stopped it); only a failed snapshot is an error.
-func (p history) keepUpToDate(ctx context.Context) error {
+func (h history) keepUpToDate(ctx context.Context) error {
 	ticker := time.NewTicker(liveInterval)
 	defer ticker.Stop()
 
 	for {
-		snapshot, err := p.snapshot(ctx)
+		snapshot, err := h.snapshot(ctx)
 		if err != nil {
 			return err
 		}
 
-		if err := p.append(ctx, snapshot); err != nil && ctx.Err() == nil {
-			p.console.progressf("appending samples: %v", err)
+		if err := h.append(ctx, snapshot); err != nil && ctx.Err() == nil {
+			h.console.progressf("appending samples: %v", err)
 		}
 
 		select {
@@ -189,15 +190,15 @@ func (p history) keepUpToDate(ctx context.Context) error {
 	}
 }
 
-func (p history) append(ctx context.Context, snapshot clusterseries.Snapshot) error {
-	return p.prometheus.Append(ctx, "exporters", snapshot.At, append(p.exporter.Samples(snapshot), p.externalLoad.samples(snapshot.At)...))
+func (h history) append(ctx context.Context, snapshot clusterseries.Snapshot) error {
+	return h.prometheus.Append(ctx, "exporters", snapshot.At, append(h.exporter.Samples(snapshot), h.externalLoad.samples(snapshot.At)...))
 }
 
 // snapshot collects the current input of the exporters.
-func (p history) snapshot(ctx context.Context) (clusterseries.Snapshot, error) {
-	s := clusterseries.Snapshot{At: time.Now(), Containers: p.fleet.Snapshot(), Nodes: p.fleet.Nodes()}
+func (h history) snapshot(ctx context.Context) (clusterseries.Snapshot, error) {
+	s := clusterseries.Snapshot{At: time.Now(), Containers: h.fleet.Snapshot(), Nodes: h.fleet.Nodes()}
 	var err error
-	s.Objects, err = clusterseries.ReadObjects(ctx, p.objects)
+	s.Objects, err = clusterseries.ReadObjects(ctx, h.objects)
 
 	return s, err
 }

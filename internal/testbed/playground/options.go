@@ -158,6 +158,7 @@ func (o *Options) Complete(fs *pflag.FlagSet) error {
 // Validate reports every option that is out of its range.
 func (o *Options) Validate() error {
 	var errs []error
+
 	// Every problem is reported at once, not only the first.
 	check := func(ok bool, format string, args ...any) {
 		if !ok {

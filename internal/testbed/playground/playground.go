@@ -253,8 +253,8 @@ func (p *playground) startControlPlane(ctx context.Context) error {
 	}
 
 	p.onStop(func(context.Context) error { return p.tunnel.Close() })
-	// The API server reaches simulated kubelets through the tunnel.
 
+	// The API server reaches simulated kubelets through the tunnel.
 	extra := map[controlplane.Component][]string{controlplane.APIServer: p.tunnel.APIServerArgs()}
 	if args := p.options.controllerManagerArgs(); len(args) > 0 {
 		extra[controlplane.ControllerManager] = args

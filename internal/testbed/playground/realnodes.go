@@ -94,8 +94,8 @@ func (p *playground) startRealNodes(ctx context.Context) error {
 	}
 
 	p.onStop(cluster.Close)
-	// A taint keeps the generated workloads off real nodes.
 
+	// A taint keeps the generated workloads off real nodes.
 	wanted := make([]realnode.NodeOptions, p.options.RealNodes)
 	for i := range wanted {
 		wanted[i].Name = fmt.Sprintf("real-%d", i+1)

@@ -35,17 +35,17 @@ type executor struct{ *playground }
 var _ demo.Executor = executor{}
 
 // Stop implements demo.Executor.
-func (p executor) Stop(ctx context.Context, component string) error {
+func (e executor) Stop(ctx context.Context, component string) error {
 	switch component {
 	case componentPrometheus:
-		if p.prometheus == nil {
+		if e.prometheus == nil {
 			return notStarted(component)
 		}
 
-		return p.prometheus.Stop()
+		return e.prometheus.Stop()
 
 	case componentCraned, componentCraneScheduler, componentMetricAdapter:
-		child, ok := p.childOf(component)
+		child, ok := e.childOf(component)
 		if !ok {
 			return notStarted(component)
 		}
@@ -53,50 +53,50 @@ func (p executor) Stop(ctx context.Context, component string) error {
 		return child.process.Stop(ctx)
 
 	case componentAPIServer, componentControllerManager, componentScheduler:
-		return p.control.StopComponent(ctx, controlplane.Component(component))
+		return e.control.StopComponent(ctx, controlplane.Component(component))
 	}
 
 	// A node is disconnected, not removed: its object and its pods stay in the API.
 	if node, ok := strings.CutPrefix(component, nodePrefix); ok {
-		return p.fleet.FailNode(node)
+		return e.fleet.FailNode(node)
 	}
 
 	return unknownComponent(component)
 }
 
 // Start implements demo.Executor.
-func (p executor) Start(ctx context.Context, component string) error {
+func (e executor) Start(ctx context.Context, component string) error {
 	switch component {
 	case componentPrometheus:
-		if p.prometheus == nil {
+		if e.prometheus == nil {
 			return notStarted(component)
 		}
 
-		return p.prometheus.Start()
+		return e.prometheus.Start()
 
 	case componentCraned, componentCraneScheduler, componentMetricAdapter:
-		child, ok := p.childOf(component)
+		child, ok := e.childOf(component)
 		if !ok {
 			return notStarted(component)
 		}
 
 		// The process ended with Stop, so the same specification starts a new one.
-		return p.launch(child.spec)
+		return e.launch(child.spec)
 
 	case componentAPIServer, componentControllerManager, componentScheduler:
-		return p.control.StartComponent(ctx, controlplane.Component(component))
+		return e.control.StartComponent(ctx, controlplane.Component(component))
 	}
 
 	if node, ok := strings.CutPrefix(component, nodePrefix); ok {
-		return p.fleet.RecoverNode(node)
+		return e.fleet.RecoverNode(node)
 	}
 
 	return unknownComponent(component)
 }
 
 // Kill implements demo.Executor.
-func (p executor) Kill(_ context.Context, component string) error {
-	pid, ok := p.pids()[component]
+func (e executor) Kill(_ context.Context, component string) error {
+	pid, ok := e.pids()[component]
 	if !ok || component == "playground" {
 		return fmt.Errorf("killing %s: no such child process", component)
 	}
@@ -114,21 +114,21 @@ func unknownComponent(name string) error {
 }
 
 // Apply implements demo.Executor.
-func (p executor) Apply(ctx context.Context, manifest string) error {
-	return applyYAML(ctx, p.applier, manifest)
+func (e executor) Apply(ctx context.Context, manifest string) error {
+	return applyYAML(ctx, e.applier, manifest)
 }
 
 // Show implements demo.Executor: it runs kubectl and prints the command and its output. A failure of kubectl, for
 // example while the API server is down, is printed and not returned; so is a missing kubectl.
-func (p executor) Show(ctx context.Context, args []string, until string) error {
-	kubectl, err := findKubectl(p.options.BinDir)
+func (e executor) Show(ctx context.Context, args []string, until string) error {
+	kubectl, err := findKubectl(e.options.BinDir)
 	if err != nil {
-		p.console.resultf("$ kubectl %s\n(not run: %v)", quoteArgs(args), err)
+		e.console.resultf("$ kubectl %s\n(not run: %v)", quoteArgs(args), err)
 		return nil
 	}
 
 	output, err := repeatUntil(ctx, until, func() []byte {
-		output, failure := exec.CommandContext(ctx, kubectl, append([]string{"--kubeconfig", p.control.Kubeconfig()}, args...)...).CombinedOutput()
+		output, failure := exec.CommandContext(ctx, kubectl, append([]string{"--kubeconfig", e.control.Kubeconfig()}, args...)...).CombinedOutput()
 		if failure != nil {
 			output = fmt.Appendf(output, "(%v)\n", failure)
 		}
@@ -136,7 +136,7 @@ func (p executor) Show(ctx context.Context, args []string, until string) error {
 		return output
 	})
 
-	p.console.resultf("$ kubectl %s\n%s", quoteArgs(args), output)
+	e.console.resultf("$ kubectl %s\n%s", quoteArgs(args), output)
 	return err
 }
 
@@ -166,29 +166,29 @@ func repeatUntil(ctx context.Context, until string, run func() []byte) ([]byte, 
 }
 
 // Policy implements demo.Executor.
-func (p executor) Policy(_ context.Context, content string) error {
+func (e executor) Policy(_ context.Context, content string) error {
 	// Rename replaces the file atomically, so that concurrent readers read one complete version.
-	next := policyPath(p.dir) + ".next"
+	next := policyPath(e.dir) + ".next"
 	if err := os.WriteFile(next, []byte(content), 0o600); err != nil {
 		return err
 	}
 
-	return os.Rename(next, policyPath(p.dir))
+	return os.Rename(next, policyPath(e.dir))
 }
 
 // Crane implements demo.Executor: it runs crane and prints the command and its output. A failure of the command is
 // printed and not returned.
-func (p executor) Crane(ctx context.Context, args []string) error {
+func (e executor) Crane(ctx context.Context, args []string) error {
 	full := make([]string, len(args))
 	for i, a := range args {
-		full[i] = strings.ReplaceAll(a, "{scheduler}", "http://"+p.explainAddress)
+		full[i] = strings.ReplaceAll(a, "{scheduler}", "http://"+e.explainAddress)
 	}
 
-	path := filepath.Join(p.options.BinDir, "crane")
+	path := filepath.Join(e.options.BinDir, "crane")
 	cmd := exec.CommandContext(ctx, path, full...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.control.Kubeconfig())
-	if p.prometheus != nil {
-		cmd.Env = append(cmd.Env, "CRANE_PROMETHEUS_URL="+p.prometheus.URL())
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.control.Kubeconfig())
+	if e.prometheus != nil {
+		cmd.Env = append(cmd.Env, "CRANE_PROMETHEUS_URL="+e.prometheus.URL())
 	}
 
 	output, err := cmd.CombinedOutput()
@@ -196,7 +196,7 @@ func (p executor) Crane(ctx context.Context, args []string) error {
 		output = fmt.Appendf(output, "(%v)\n", err)
 	}
 
-	p.console.resultf("$ crane %s\n%s", quoteArgs(full), output)
+	e.console.resultf("$ crane %s\n%s", quoteArgs(full), output)
 	return ctx.Err()
 }
 
@@ -214,7 +214,7 @@ func quoteArgs(args []string) string {
 }
 
 // Say implements demo.Executor.
-func (p executor) Say(text string) { p.console.resultf("%s", text) }
+func (e executor) Say(text string) { e.console.resultf("%s", text) }
 
 func findKubectl(binDir string) (string, error) {
 	if path, err := exec.LookPath(filepath.Join(binDir, "kubectl")); err == nil {

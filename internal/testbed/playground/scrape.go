@@ -103,6 +103,7 @@ func (s *scraper) scrape(ctx context.Context, target scrapeTarget) []promserver.
 	}
 
 	health := 1.0
+
 	// A failed scrape stores nothing but up 0, like Prometheus.
 	if err != nil {
 		batch = nil

@@ -85,6 +85,7 @@ func (p *playground) install(ctx context.Context) error {
 func (p *playground) createWorkloads(ctx context.Context) error {
 	var objects []*unstructured.Unstructured
 	namespaces := map[string]bool{}
+
 	// Each namespace is applied once, before the first workload in it.
 	for _, w := range p.workloads {
 		if !namespaces[w.Namespace] {
@@ -107,6 +108,7 @@ func (p *playground) createWorkloads(ctx context.Context) error {
 	}
 
 	p.console.progressf("applied %d workloads in %d namespaces", len(p.workloads), len(namespaces))
+
 	// Without these components no pod would ever run: do not wait.
 	if !p.options.runs(componentControllerManager) || !p.options.runs(componentScheduler) {
 		p.console.progressf("without %s and %s no pod runs, and the history covers empty nodes only", componentControllerManager, componentScheduler)

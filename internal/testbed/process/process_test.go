@@ -82,7 +82,7 @@ func start(t *testing.T, spec Spec) *Process {
 	return p
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t *testing.T, event string, ok func() bool) {
 	t.Helper()
 
 	deadline := time.After(bound)
@@ -92,7 +92,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	for !ok() {
 		select {
 		case <-deadline:
-			t.Fatalf("not within %s: %s", bound, what)
+			t.Fatalf("not within %s: %s", bound, event)
 		case <-tick.C:
 		}
 	}

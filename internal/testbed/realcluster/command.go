@@ -164,6 +164,7 @@ func (o *options) up(ctx context.Context) error {
 	}
 
 	o.progressf("images %s/NAME:%s are on the nodes", Registry, tag)
+
 	// Prometheus and the workloads exist before Crane, so that its first run finds measurements.
 	chart := Chart{
 		Helm:       filepath.Join(filepath.Dir(o.set.Kit), "helm"),
@@ -232,15 +233,15 @@ func (o *options) startNodes(ctx context.Context) (*realnode.Cluster, []*realnod
 // awaitRecommendations waits until a container has a recommended value, and prints all Recommendations.
 func (o *options) awaitRecommendations(ctx context.Context, c *realnode.Cluster) error {
 	for _, expected := range []struct {
-		what, namespace string
-		workloads       int
+		description, namespace string
+		workloads              int
 	}{{"the first Recommendations", SampleNamespace, SampleWorkloads}, {"Recommendations for Crane itself", Namespace, OwnWorkloads}} {
 		list, err := AwaitRecommendations(ctx, c, expected.namespace, expected.workloads, firstBound)
 		if err != nil {
 			return err
 		}
 
-		o.progressf("%s:", expected.what)
+		o.progressf("%s:", expected.description)
 		for i := range list {
 			fmt.Fprintf(o.out, "        %s/%s %s: %s\n", list[i].Namespace, list[i].Spec.TargetRef.Name, list[i].Spec.Type, list[i].Status.Change)
 		}

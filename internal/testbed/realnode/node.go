@@ -138,9 +138,10 @@ func (n *Node) start(ctx context.Context) error {
 
 func (n *Node) startNamespaceNode(ctx context.Context, description nodespec.Node) error {
 	c := n.cluster
-	description.Hierarchies = c.host.Names()
 
+	description.Hierarchies = c.host.Names()
 	description.Unified = c.host.Unified != nil
+
 	// Files of this machine appear in the node without a copy.
 	description.Binds = map[string]string{kubeletPath: c.assets.Kubelet, imagesPath: c.images}
 	if c.services {

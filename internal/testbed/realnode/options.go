@@ -145,6 +145,7 @@ func (o NodeOptions) complete(i, hostVersion int) (NodeOptions, error) {
 
 func (o NodeOptions) validate() error {
 	var errs []error
+
 	// Every problem is reported at once.
 	check := func(ok bool, format string, args ...any) {
 		if !ok {

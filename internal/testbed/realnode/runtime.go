@@ -120,8 +120,8 @@ func kubeletFiles(o NodeOptions, services bool) (files map[string]nodespec.File,
 
 	reserved := k.SystemReserved
 	k.ReservedSystemCPUs = ""
-
 	k.SystemReserved = nil
+
 	content, err := json.Marshal(k)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubelet configuration: %w", err)

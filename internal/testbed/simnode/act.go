@@ -57,6 +57,7 @@ func (f *Fleet) step(ctx context.Context, key podKey) error {
 	}
 
 	now := f.config.Clock.Now()
+
 	// Only the step is done under the lock; writes to the API server follow.
 	out := m.node.Step(key.uid, now)
 	dirty := m.node.Dirty()

@@ -158,6 +158,7 @@ func (f *Fleet) Ready() <-chan struct{} { return f.ready }
 // server, are retried with backoff.
 func (f *Fleet) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
+
 	// Deferred calls run in reverse order: stop the work first, then wait for it.
 	var running sync.WaitGroup
 	defer running.Wait()

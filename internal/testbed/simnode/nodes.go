@@ -199,6 +199,7 @@ func (r *nodeReporter) updateNode(ctx context.Context, want *corev1.Node) error 
 	}
 
 	next := old.DeepCopy()
+
 	// A condition keeps the time of its last transition.
 	for i := range want.Status.Conditions {
 		c := &want.Status.Conditions[i]

@@ -481,8 +481,8 @@ func TestTraceIsPlayedInThePast(t *testing.T) {
 
 	c := newCluster(t, workloads, 1, now.Add(-time.Minute))
 	past := load.Past{Start: now.Add(-14 * 24 * time.Hour), End: now}
-
 	grid := promserver.Grid{Start: past.Start, End: past.End, Step: time.Minute}
+
 	h, err := New(c.source).Backfill(c.objects, past, grid)
 	if err != nil {
 		t.Fatal(err)

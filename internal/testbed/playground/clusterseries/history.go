@@ -65,6 +65,7 @@ func (h *containerHistory) computeWindow(first, n int) {
 	}
 
 	h.window = h.window[:n]
+
 	// Steps carry state from one point to the next, so windows are computed in order.
 	for i := range h.window {
 		t := from.Add(time.Duration(i) * h.grid.Step)
@@ -87,6 +88,7 @@ func absent() containerPoint {
 // step advances the counters to t.
 func (h *containerHistory) step(t time.Time) {
 	dt := h.grid.Step.Seconds()
+
 	// A restart since the last step resets the counters of the cgroup.
 	for h.next < len(h.runs) && !h.runs[h.next].After(t) {
 		h.start = h.runs[h.next]

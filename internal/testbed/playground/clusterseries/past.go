@@ -66,10 +66,10 @@ func (e *Exporter) Backfill(o Objects, past load.Past, grid promserver.Grid) (*H
 	}
 
 	// Current Jobs have no past, and pods are added above.
-	rest := o
-	rest.Jobs = nil
-	rest.Pods = nil
-	newCollector(b.constantSink(grid.Start, grid.End, nil)).emitObjects(&rest)
+	lasting := o
+	lasting.Jobs = nil
+	lasting.Pods = nil
+	newCollector(b.constantSink(grid.Start, grid.End, nil)).emitObjects(&lasting)
 
 	for _, n := range o.Nodes {
 		e.nodes[n.Name] = b.addNode(machineOf(n))
@@ -339,6 +339,7 @@ func (b *builder) addContainer(pod *corev1.Pod, w *load.Workload, spec *corev1.C
 	}
 
 	id := containerID(pod, spec.Name)
+
 	// The labels are those of live samples; only the values are computed window by window.
 	emit := func(name string, fill func([]float64, int)) {
 		containerSink(func(name string, _ float64, pairs ...string) { b.push(name, pairs, fill) }, pod, pod.Spec.NodeName, spec.Name, spec.Image, id)(name, 0)

@@ -39,6 +39,7 @@ func Catalog(seed uint64, n int) []*Workload {
 // generate draws the sizes of one workload from the seed.
 func generate(seed uint64, e entry) *Workload {
 	key := mix(seed, hashString(e.namespace+"/"+e.name))
+
 	// The key makes each workload independent of the others and of its place in the catalog.
 	w := &Workload{Namespace: e.namespace, Name: e.name, Replicas: replicas(e, key)}
 	switch e.controller {

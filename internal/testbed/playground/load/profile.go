@@ -186,6 +186,7 @@ func (p *Profile) memory(pod uint64, s, age float64) float64 {
 	}
 
 	age = math.Max(0, age)
+
 	// A container warms up for some minutes after its start.
 	key := mix(p.Seed, pod, 5)
 	base := p.Memory * (0.96 + 0.08*unit(key))

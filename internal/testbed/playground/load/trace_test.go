@@ -92,8 +92,8 @@ func TestShortTraces(t *testing.T) {
 				t.Fatalf("at of a trace of %d samples = %v, want one of its values", n, v)
 			}
 
-			if off := math.Mod(s-tr.start-v*60+20000*patternDay, patternDay); n >= 24*60 && off >= 60 {
-				t.Fatalf("at(%v) of a trace of %d samples: a value %v s apart, want one of the same time of day", s, n, off)
+			if distance := math.Mod(s-tr.start-v*60+20000*patternDay, patternDay); n >= 24*60 && distance >= 60 {
+				t.Fatalf("at(%v) of a trace of %d samples: a value %v s apart, want one of the same time of day", s, n, distance)
 			}
 		}
 	}

@@ -47,8 +47,8 @@ type host struct {
 }
 
 // New returns a set without hosts. Containers on nodes without a host use what they demand.
-func New(wants simnode.Load, clk clock.WithTicker) *Set {
-	return &Set{demand: wants, clock: clk, hosts: map[string]*host{}}
+func New(demand simnode.Load, clk clock.WithTicker) *Set {
+	return &Set{demand: demand, clock: clk, hosts: map[string]*host{}}
 }
 
 // Add creates a host in dir for a node.
@@ -145,10 +145,10 @@ func (s *Set) Follow(containers []simnode.ContainerState) error {
 	return errors.Join(errs...)
 }
 
-func (h *host) follow(running map[string][]simnode.ContainerState, wants simnode.Load, now time.Time) error {
+func (h *host) follow(running map[string][]simnode.ContainerState, demand simnode.Load, now time.Time) error {
 	// A changed pod is removed here and created again below.
-	for uid, was := range h.pods {
-		if !slices.EqualFunc(was, running[uid], same) {
+	for uid, previous := range h.pods {
+		if !slices.EqualFunc(previous, running[uid], same) {
 			if err := h.machine.RemovePod(uid); err != nil {
 				return fmt.Errorf("removing a pod: %w", err)
 			}
@@ -166,7 +166,7 @@ func (h *host) follow(running map[string][]simnode.ContainerState, wants simnode
 
 		h.pods[uid] = containers
 		for _, c := range containers {
-			use := wants.Use(c.Pod, c.Container, now)
+			use := demand.Use(c.Pod, c.Container, now)
 			anon := max(use.Memory-use.Cache, 0)
 			if err := h.machine.SetDemand(uid, bare(c.ID), kernel.Load{CPU: use.CPU, Anon: int64(anon), File: int64(use.Cache)}); err != nil {
 				return fmt.Errorf("setting the load of a pod: %w", err)
@@ -213,8 +213,8 @@ func podOf(containers []simnode.ContainerState) kernel.Pod {
 
 // bare returns a container ID without the runtime's scheme.
 func bare(id string) string {
-	if _, rest, found := strings.Cut(id, "://"); found {
-		return rest
+	if _, name, found := strings.Cut(id, "://"); found {
+		return name
 	}
 
 	return id

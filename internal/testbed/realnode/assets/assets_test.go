@@ -13,12 +13,12 @@ import (
 
 func TestKeep(t *testing.T) {
 	s := Set{Cache: t.TempDir()}
-	made := 0
+	builds := 0
 	keep := func(key string) string {
 		t.Helper()
 
 		path, err := s.cached("thing", []byte(key), ".x", func(path string) error {
-			made++
+			builds++
 			return os.WriteFile(path, []byte(key), 0o600)
 		})
 		if err != nil {
@@ -29,8 +29,8 @@ func TestKeep(t *testing.T) {
 	}
 
 	first := keep("12345678")
-	if again := keep("12345678"); again != first || made != 1 {
-		t.Errorf("cached twice with one key: built %d times as %s and %s, want once", made, first, again)
+	if again := keep("12345678"); again != first || builds != 1 {
+		t.Errorf("cached twice with one key: built %d times as %s and %s, want once", builds, first, again)
 	}
 
 	second := keep("87654321")
@@ -65,9 +65,9 @@ func TestCPIO(t *testing.T) {
 		t.Errorf("entry of the directory = %q, want %q", got[:len(want)], want)
 	}
 
-	_, rest, _ := strings.Cut(got, "070701"+"00000002")
-	if !strings.HasPrefix(rest, "000081ed") || !strings.Contains(rest, "00000005") || !strings.Contains(rest, "d/f\x00") || !strings.Contains(rest, "12345\x00\x00\x00") {
-		t.Errorf("entry of the file = %q, want mode 81ed, 5 bytes, d/f and padded content", rest)
+	_, entry, _ := strings.Cut(got, "070701"+"00000002")
+	if !strings.HasPrefix(entry, "000081ed") || !strings.Contains(entry, "00000005") || !strings.Contains(entry, "d/f\x00") || !strings.Contains(entry, "12345\x00\x00\x00") {
+		t.Errorf("entry of the file = %q, want mode 81ed, 5 bytes, d/f and padded content", entry)
 	}
 	if !strings.Contains(got, "TRAILER!!!\x00") {
 		t.Errorf("archive = %q, want a trailer", got)

@@ -57,6 +57,7 @@ func Open(id string) (*Session, error) {
 	}
 
 	s := &Session{dir: filepath.Join(BaseDir, id)}
+
 	// The entry gets its name when it is locked, so that Sweep never finds it unlocked.
 	fresh := s.dir + ".new"
 	if err := os.Mkdir(fresh, 0o700); err != nil {

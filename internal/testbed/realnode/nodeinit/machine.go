@@ -216,13 +216,13 @@ func (n *node) readDrive() error {
 		return err
 	}
 
-	if off := time.Until(n.spec.Clock); off.Abs() > clockTolerance {
+	if difference := time.Until(n.spec.Clock); difference.Abs() > clockTolerance {
 		now := unix.NsecToTimeval(n.spec.Clock.UnixNano())
 		if err := unix.Settimeofday(&now); err != nil {
 			return fmt.Errorf("setting clock: %w", err)
 		}
 
-		n.begin = n.begin.Add(off) // keeps reported durations correct
+		n.begin = n.begin.Add(difference) // keeps reported durations correct
 	}
 
 	return nil

@@ -154,9 +154,9 @@ func play(dir, steps string, out io.Writer) error {
 		return err
 	}
 
-	player := &conformance.Real{Roots: map[string]string{"": dir}, Holder: func(what string) *exec.Cmd {
+	player := &conformance.Real{Roots: map[string]string{"": dir}, Holder: func(load string) *exec.Cmd {
 		// This program, wherever it is installed. It ends with its input.
-		return exec.Command("/proc/self/exe", "cgroups", "hold", what) //nolint:noctx // Real ends it.
+		return exec.Command("/proc/self/exe", "cgroups", "hold", load) //nolint:noctx // Real ends it.
 	}}
 	outcomes := conformance.Play(player, list)
 

@@ -135,8 +135,8 @@ func newFixture(t *testing.T) *fixture {
 	return w
 }
 
-func (w *fixture) call(cert *x509.Certificate, header http.Header) (int, string) {
-	handler := w.guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "in") }),
+func (f *fixture) call(cert *x509.Certificate, header http.Header) (int, string) {
+	handler := f.guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "in") }),
 		func(*http.Request) []Right {
 			return []Right{{Path: &authorizationv1.NonResourceAttributes{Path: "/x", Verb: "get"}}}
 		})

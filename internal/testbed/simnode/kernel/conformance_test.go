@@ -75,8 +75,8 @@ func newFake(t *testing.T, v1 bool) *fake {
 func (f *fake) Do(s conformance.Step) (string, error) {
 	group := filepath.Join(stage, s.Path)
 	controller, _, _ := strings.Cut(filepath.Base(s.Path), ".")
-
 	path := filepath.Join(f.tree.hierarchy().root(controller), group)
+
 	switch s.Op {
 	case conformance.Make:
 		return "", f.tree.Mkdir(group)
@@ -207,9 +207,9 @@ func newReal(t *testing.T) *conformance.Real {
 		}
 	})
 
-	real := &conformance.Real{Roots: map[string]string{}, Holder: func(what string) *exec.Cmd {
+	real := &conformance.Real{Roots: map[string]string{}, Holder: func(load string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), holdEnv+"="+what)
+		cmd.Env = append(os.Environ(), holdEnv+"="+load)
 		return cmd
 	}}
 
@@ -228,8 +228,8 @@ func newReal(t *testing.T) *conformance.Real {
 		}
 	})
 
-	if why := confined(real.Roots); why != "" {
-		t.Skip(why)
+	if reason := confined(real.Roots); reason != "" {
+		t.Skip(reason)
 	}
 
 	return real

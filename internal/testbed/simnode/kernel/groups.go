@@ -246,19 +246,19 @@ func parseSubtree(value string, before []string) ([]string, error) {
 func (r groupRules) vetSubtree(dir string, names, before, after []string) error {
 	available := strings.Fields(text(dir, fileControllers))
 	for _, c := range knownControllers() {
-		was := slices.Contains(before, c)
-		is := slices.Contains(after, c)
-		if is && !was && !slices.Contains(available, c) {
+		wasEnabled := slices.Contains(before, c)
+		isEnabled := slices.Contains(after, c)
+		if isEnabled && !wasEnabled && !slices.Contains(available, c) {
 			return syscall.ENOENT
 		}
 
 		for _, name := range names {
-			if was && !is && slices.Contains(strings.Fields(text(filepath.Join(dir, name), fileSubtree)), c) {
+			if wasEnabled && !isEnabled && slices.Contains(strings.Fields(text(filepath.Join(dir, name), fileSubtree)), c) {
 				return syscall.EBUSY
 			}
 		}
 
-		if is && !was && !empty(dir, fileProcs) && !r.mayMix(dir, after) {
+		if isEnabled && !wasEnabled && !empty(dir, fileProcs) && !r.mayMix(dir, after) {
 			return syscall.EBUSY
 		}
 	}
@@ -284,13 +284,13 @@ func (r groupRules) mayMix(dir string, passed []string) bool {
 // controllers replaces the files of a group after a change of its controllers.
 func (r groupRules) controllers(dir string, before, after []string) error {
 	for _, c := range knownControllers() {
-		was := slices.Contains(before, c)
-		is := slices.Contains(after, c)
-		if was == is {
+		wasEnabled := slices.Contains(before, c)
+		isEnabled := slices.Contains(after, c)
+		if wasEnabled == isEnabled {
 			continue
 		}
 
-		if is {
+		if isEnabled {
 			if err := writeAll(dir, r.controlled(c, dir)); err != nil {
 				return err
 			}

@@ -391,8 +391,8 @@ func parseBytes(value, unlimited string) (int64, bool) {
 	// Suffixes may be lower case.
 	scale := int64(1)
 	for i, suffix := range []string{"K", "M", "G", "T"} {
-		if rest, ok := strings.CutSuffix(strings.ToUpper(value), suffix); ok {
-			value = rest
+		if digits, ok := strings.CutSuffix(strings.ToUpper(value), suffix); ok {
+			value = digits
 			scale = 1 << (10 * (i + 1))
 			break
 		}

@@ -115,8 +115,8 @@ func adoptContainer(c *container, s *corev1.ContainerStatus, now time.Time) {
 	c.id = s.ContainerID
 	c.restarts = s.RestartCount
 	c.ready = s.Ready
-
 	c.last = s.LastTerminationState.Terminated
+
 	switch {
 	case s.State.Running != nil:
 		c.phase = running

@@ -73,6 +73,7 @@ func (n *lifecycle) replan(r *record) {
 func (n *lifecycle) plan(r *record, c *container) {
 	c.exitAt = time.Time{}
 	c.exitCode = 0
+
 	// Only containers of apps exit by annotation; sidecars run as long as the pod.
 	switch c.kind {
 	case initContainer:

@@ -49,72 +49,72 @@ func newFixture(t *testing.T, edit ...func(*NodeSpec)) *fixture {
 }
 
 // put binds or updates a pod and steps it.
-func (w *fixture) put(pod *corev1.Pod) {
-	w.api[pod.UID] = pod
-	w.node.Observe(pod, w.now)
-	w.settle(pod.UID)
+func (f *fixture) put(pod *corev1.Pod) {
+	f.api[pod.UID] = pod
+	f.node.Observe(pod, f.now)
+	f.settle(pod.UID)
 }
 
 // settle steps the pod and affected pods until nothing is due, and writes statuses back like the API server.
-func (w *fixture) settle(uid types.UID) {
+func (f *fixture) settle(uid types.UID) {
 	for range 100 {
-		out := w.node.Step(uid, w.now)
+		out := f.node.Step(uid, f.now)
 		if out.Pod != nil {
-			w.api[uid] = out.Pod
-			w.node.Observe(out.Pod, w.now)
+			f.api[uid] = out.Pod
+			f.node.Observe(out.Pod, f.now)
 		}
 
-		w.seen = append(w.seen, w.node.Events()...)
+		f.seen = append(f.seen, f.node.Events()...)
 		if out.Remove {
-			delete(w.api, uid)
-			w.node.Forget(uid)
+			delete(f.api, uid)
+			f.node.Forget(uid)
 		}
 
-		dirty := w.node.Dirty()
+		dirty := f.node.Dirty()
 		if len(dirty) == 0 {
 			return
 		}
 
 		for _, p := range dirty[1:] {
-			w.settle(p.UID)
+			f.settle(p.UID)
 		}
 		uid = dirty[0].UID
 	}
 
-	w.t.Fatal("pods are still dirty after 100 steps, want that the node settles")
+	f.t.Fatal("pods are still dirty after 100 steps, want that the node settles")
 }
 
 // pass advances time in small steps and steps every pod at each of them.
-func (w *fixture) pass(d time.Duration) {
-	for end := w.now.Add(d); w.now.Before(end); {
-		w.now = w.now.Add(100 * time.Millisecond)
-		for uid := range w.api {
-			w.settle(uid)
+func (f *fixture) pass(d time.Duration) {
+	for end := f.now.Add(d); f.now.Before(end); {
+		f.now = f.now.Add(100 * time.Millisecond)
+		for uid := range f.api {
+			f.settle(uid)
 		}
 	}
 }
 
-func (w *fixture) measure() {
-	w.node.Measure(w.load, w.now)
-	for _, p := range w.node.Dirty() {
-		w.settle(p.UID)
+func (f *fixture) measure() {
+	f.node.Measure(f.load, f.now)
+	for _, p := range f.node.Dirty() {
+		f.settle(p.UID)
 	}
 }
 
-func (w *fixture) pod(p *corev1.Pod) *corev1.Pod {
-	w.t.Helper()
+func (f *fixture) pod(p *corev1.Pod) *corev1.Pod {
+	f.t.Helper()
 
-	got, ok := w.api[p.UID]
+	got, ok := f.api[p.UID]
 	if !ok {
-		w.t.Fatalf("pod %s does not exist, want its object", p.Name)
+		f.t.Fatalf("pod %s does not exist, want its object", p.Name)
 	}
 
 	return got
 }
 
-func (w *fixture) eventCount(reason string) int {
+func (f *fixture) eventCount(reason string) int {
 	n := 0
-	for _, e := range w.seen {
+	for _, e := range f.seen {
 		if e.Reason == reason {
 			n++
 		}
@@ -124,11 +124,11 @@ func (w *fixture) eventCount(reason string) int {
 }
 
 // update modifies a copy of the pod's spec or metadata like a client.
-func (w *fixture) update(p *corev1.Pod, edit func(*corev1.Pod)) {
-	next := w.pod(p).DeepCopy()
+func (f *fixture) update(p *corev1.Pod, edit func(*corev1.Pod)) {
+	next := f.pod(p).DeepCopy()
 	next.Generation++
 	edit(next)
-	w.put(next)
+	f.put(next)
 }
 
 func newPod(name, cpu, memory string, edit ...func(*corev1.Pod)) *corev1.Pod {

@@ -35,6 +35,7 @@ func (m *meter) add(u Use, startedAt, now time.Time, limit float64) float64 {
 	}
 
 	m.at = now
+
 	// The container receives at most its limit; the rest counts as throttled time.
 	demand := u.CPU
 
@@ -67,7 +68,6 @@ func (m *meter) add(u Use, startedAt, now time.Time, limit float64) float64 {
 func (n *Node) Measure(load Load, now time.Time) {
 	total := 0.0
 	n.sampledAt = now
-
 	if n.startedAt.IsZero() {
 		n.startedAt = now
 	}

@@ -40,7 +40,7 @@ func invariants(t *testing.T, rnd *rand.Rand) {
 
 	w := newFixture(t)
 	prev := map[types.UID]*corev1.Pod{}
-	made := 0
+	created := 0
 	for range 300 {
 		var pods []*corev1.Pod
 		for _, p := range w.node.Pods() {
@@ -57,8 +57,8 @@ func invariants(t *testing.T, rnd *rand.Rand) {
 
 		switch op := rnd.IntN(10); {
 		case op < 3:
-			made++
-			w.put(randomPod(rnd, made))
+			created++
+			w.put(randomPod(rnd, created))
 		case op < 5:
 			if p := pick(); p != nil && p.DeletionTimestamp == nil {
 				w.update(p, want(fmt.Sprintf("%dm", 100+rnd.IntN(5000)), fmt.Sprintf("%dMi", 64+rnd.IntN(4000))))

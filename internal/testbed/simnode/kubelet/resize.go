@@ -109,8 +109,8 @@ func (n *resizer) admitResize(r *record, now time.Time) {
 	}
 
 	want := r.podRequests(r.wanted)
-	if why := n.infeasible(r, want); why != "" {
-		n.postpone(r, corev1.PodReasonInfeasible, why, now)
+	if reason := n.infeasible(r, want); reason != "" {
+		n.postpone(r, corev1.PodReasonInfeasible, reason, now)
 		return
 	}
 
@@ -192,8 +192,8 @@ func (n *resizer) applyResize(r *record, now time.Time) {
 	r.applyAt = time.Time{}
 	for _, c := range r.list {
 		if c.phase == running && !restartsFor(r.spec(c), c, corev1.ResourceMemory) {
-			if why := shrinkBelowUse(c); why != "" {
-				n.resizeError(r, why, now)
+			if reason := shrinkBelowUse(c); reason != "" {
+				n.resizeError(r, reason, now)
 				return
 			}
 		}
@@ -237,16 +237,16 @@ func shrinkBelowUse(c *container) string {
 		c.name, limit.Value(), c.meter.use.Memory)
 }
 
-func (n *resizer) resizeError(r *record, why string, now time.Time) {
+func (n *resizer) resizeError(r *record, reason string, now time.Time) {
 	since := r.progress.since
 	if r.progress.reason != corev1.PodReasonError {
 		since = now
-		n.eventf(r, corev1.EventTypeWarning, "ResizeError", "Pod resize error: %s, generation %d", why, r.progress.generation)
+		n.eventf(r, corev1.EventTypeWarning, "ResizeError", "Pod resize error: %s, generation %d", reason, r.progress.generation)
 	}
 
 	r.progress = &resizeState{
 		reason:     corev1.PodReasonError,
-		message:    why,
+		message:    reason,
 		generation: r.progress.generation,
 		since:      since,
 	}
@@ -257,8 +257,8 @@ func restartsFor(spec *corev1.Container, c *container, name corev1.ResourceName)
 	oldRequest := c.actual.Requests[name]
 	newRequest := c.allocated.Requests[name]
 	oldLimit := c.actual.Limits[name]
-
 	newLimit := c.allocated.Limits[name]
+
 	if oldRequest.Cmp(newRequest) == 0 && oldLimit.Cmp(newLimit) == 0 {
 		return false
 	}

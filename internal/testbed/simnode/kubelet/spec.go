@@ -88,8 +88,8 @@ func (s NodeSpec) Allocatable() corev1.ResourceList {
 	list := s.Capacity()
 	cpu := s.CPU.DeepCopy()
 	cpu.Sub(s.ReservedCPU)
-	mem := s.Memory.DeepCopy()
 
+	mem := s.Memory.DeepCopy()
 	reserve := s.ReservedMemory.DeepCopy()
 	if reserve.Value() < evictionReserve {
 		reserve = *resource.NewQuantity(evictionReserve, resource.BinarySI)

@@ -52,6 +52,7 @@ func render(r *record, hostIP string, now time.Time) {
 	}
 
 	s.Conditions = r.conditions(s, initialized, now)
+
 	// An unchanged status keeps its object, so that no write follows.
 	if r.status == nil || !equality.Semantic.DeepEqual(r.status, s) {
 		r.status = s
@@ -132,6 +133,7 @@ func (r *record) containerStatus(c *container, initialized bool) corev1.Containe
 	}
 
 	s.State, s.LastTerminationState.Terminated = r.containerState(c, initialized)
+
 	// The API shows resources only for containers that have started.
 	if c.id != "" && c.resizable() {
 		s.AllocatedResources = c.allocated.Requests
@@ -210,6 +212,7 @@ func (r *record) conditions(s *corev1.PodStatus, initialized bool, now time.Time
 	}
 
 	add(corev1.PodReady, ready, reason, message)
+
 	// Controllers distinguish evictions from failures of the application by this condition.
 	if r.failed != nil && r.failed.disruption {
 		c := corev1.PodCondition{

@@ -126,8 +126,8 @@ func serveConfig(w http.ResponseWriter, state kubelet.NodeState) {
 
 	reserved := func(name corev1.ResourceName) string {
 		total := capacity[name]
-		rest := allocatable[name]
-		total.Sub(rest)
+		remaining := allocatable[name]
+		total.Sub(remaining)
 
 		return total.String()
 	}

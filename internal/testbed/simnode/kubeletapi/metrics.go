@@ -185,8 +185,8 @@ func limited(c kubelet.ContainerState, name corev1.ResourceName) bool {
 func cadvisorMetrics(source Source) []byte {
 	var e exposition
 	state := source.State()
-
 	list := source.Containers()
+
 	for _, m := range cadvisorNames {
 		e.add(m.name, m.kind, m.help, func(emit emitter) {
 			each(list, func(c kubelet.ContainerState) {

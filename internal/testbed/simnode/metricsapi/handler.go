@@ -85,15 +85,15 @@ func need(req *http.Request) []access.Right {
 
 	// The path is VERSION/KIND[/NAME] or VERSION/namespaces/NAMESPACE/KIND[/NAME].
 	var ns, kind, name string
-	if rest, ok := cutSegments(req.URL.Path, versionPath); ok {
-		if len(rest) >= 3 && rest[0] == "namespaces" {
-			ns = rest[1]
-			rest = rest[2:]
+	if segments, ok := cutSegments(req.URL.Path, versionPath); ok {
+		if len(segments) >= 3 && segments[0] == "namespaces" {
+			ns = segments[1]
+			segments = segments[2:]
 		}
 
-		kind = rest[0]
-		if len(rest) > 1 {
-			name = rest[1]
+		kind = segments[0]
+		if len(segments) > 1 {
+			name = segments[1]
 		}
 	}
 

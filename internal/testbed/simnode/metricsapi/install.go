@@ -235,6 +235,7 @@ func schema(name, text string, fields []field) map[string]any {
 	}
 
 	s := map[string]any{"type": "object", "description": text, "properties": properties}
+
 	// A container is no object of the API.
 	if name != "ContainerMetrics" {
 		s["x-kubernetes-group-version-kind"] = []any{gvk(name)}

@@ -23,7 +23,7 @@ type Real struct {
 	// Roots maps cgroup v1 controllers to the directories of the test's group; for v2 the only key is "".
 	Roots map[string]string
 	// Holder returns the command of a program that calls Hold.
-	Holder func(what string) *exec.Cmd
+	Holder func(load string) *exec.Cmd
 
 	processes map[string][]*exec.Cmd
 }
@@ -287,11 +287,11 @@ func readThrottling(file string) (times int64, limited bool, err error) {
 
 // Hold is the process that Enter moves to a group: it waits for a line, then allocates memory in MiB or uses CPU,
 // reports it, and runs until its input ends.
-func Hold(what string, in io.Reader, out io.Writer) error {
+func Hold(load string, in io.Reader, out io.Writer) error {
 	n := 0
-	if what != "" && what != Spin {
+	if load != "" && load != Spin {
 		var err error
-		if n, err = strconv.Atoi(what); err != nil {
+		if n, err = strconv.Atoi(load); err != nil {
 			return fmt.Errorf("hold: %w", err)
 		}
 	}
@@ -311,7 +311,7 @@ func Hold(what string, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("hold: %w", err)
 	}
 
-	if what == Spin {
+	if load == Spin {
 		go func() {
 			for i := 0; ; i++ {
 				_ = i * i
