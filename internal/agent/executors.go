@@ -72,7 +72,6 @@ func (e environment) newReporter(ctx context.Context, api *clients) (*report.Rep
 			Log:      e.log,
 			Beat:     e.heartbeats.Register("audit"),
 		})
-
 		if err != nil {
 			return nil, nil, fmt.Errorf("--audit-file: %w", err)
 		}

@@ -164,7 +164,6 @@ func (f *accessFilter) review(ctx context.Context, token, path string) (int, err
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
 		},
 	}, metav1.CreateOptions{})
-
 	if err != nil {
 		return 0, fmt.Errorf("SubjectAccessReview: %w", err)
 	}

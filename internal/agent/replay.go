@@ -31,7 +31,6 @@ func (l *loop) startRecording(e environment) ([]Manager, error) {
 		Log:      e.log,
 		Beat:     e.heartbeats.Register("record"),
 	})
-
 	if err != nil {
 		return nil, fmt.Errorf("--record: %w", err)
 	}

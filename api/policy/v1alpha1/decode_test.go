@@ -33,7 +33,6 @@ func TestDecodeDynamicSchedulerPolicy(t *testing.T) {
   waterMarks:
     cpu: {low: 0, schedule: 0.65, evict: 1}
 `))
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +124,6 @@ func TestDecodeRecommendationConfiguration(t *testing.T) {
 recommenderPlugins:
 - anything: {goes: here}
 `))
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,6 @@ func (r *Reconciler) adoptTarget(
 		Policy:         r.Settings.Policy,
 		Now:            r.Clock.Now(),
 	})
-
 	if err != nil {
 		return outcome{}, err
 	}

@@ -65,7 +65,6 @@ func Read(ctx context.Context, from client.Reader, scheme *runtime.Scheme) (opto
 
 			return err
 		})
-
 		if err != nil {
 			return nil, fmt.Errorf("reading the list of %s: %w", kind.GVK.Kind, err)
 		}

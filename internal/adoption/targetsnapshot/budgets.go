@@ -66,7 +66,6 @@ func LoadBudgets(ctx context.Context, book *adoption.BudgetTracker, reader clien
 
 			return nil
 		})
-
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", kind.GVK.Kind, err)
 		}

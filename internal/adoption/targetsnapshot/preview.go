@@ -83,7 +83,6 @@ func (p Previewer) Preview(
 		Policy:         p.Settings.Policy,
 		Now:            now,
 	})
-
 	if err != nil {
 		return out, err
 	}

@@ -43,7 +43,6 @@ func BenchmarkStep110(b *testing.B) {
 
 				return os.WriteFile(filepath.Join(path, cgroup.FileCPUs), []byte("\n"), 0o600)
 			})
-
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -51,7 +51,6 @@ func ParseDiskstats(content []byte, each func(name []byte, d Disk)) error {
 
 		return nil
 	})
-
 	if err != nil {
 		return fmt.Errorf("diskstats: %w", err)
 	}

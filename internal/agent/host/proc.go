@@ -80,7 +80,6 @@ func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error 
 
 		return err
 	})
-
 	if err != nil {
 		return fmt.Errorf("stat: %w", err)
 	}
@@ -192,7 +191,6 @@ func ParseLoadavg(content []byte) (Load, error) {
 
 		return nil
 	})
-
 	if err != nil {
 		return Load{}, fmt.Errorf("loadavg: %w", err)
 	}
@@ -255,7 +253,6 @@ func ParseThreads(content []byte, each func(thread uint64)) error {
 
 		return err
 	})
-
 	if err != nil {
 		return fmt.Errorf("threads: %w", err)
 	}

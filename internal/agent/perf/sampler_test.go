@@ -95,7 +95,6 @@ func newFixture(t *testing.T, cpus, pods int) *fixture {
 	}
 
 	b.sampler = New(Config{
-
 		Pods:  func() []Target { b.mu.Lock(); defer b.mu.Unlock(); return slices.Clone(b.pods) },
 		Clock: b.clock, Beat: func(string) {},
 

@@ -93,7 +93,6 @@ spec:
   - {name: selector, metricRule: {name: cpu_total_usage, value: 1, selector: {matchExpressions: [{key: a, operator: Near}]}}, actionName: x}
   - {name: good, metricRule: {name: cpu_total_usage, value: 1}, actionName: x}
 `))
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +137,6 @@ kind: AvoidanceAction
 metadata: {name: evict}
 spec: {throttle: {cpuThrottle: {minCPURatio: 10}}}
 `))
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -208,7 +208,6 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 			sizes = append(sizes, kib)
 		}
 	})
-
 	if err != nil {
 		return nil // a kernel without huge pages or a zone without memory
 	}

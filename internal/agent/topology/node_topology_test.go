@@ -155,11 +155,11 @@ func TestReservationsAreRight(t *testing.T) {
 		var all, usable, memory, usableMemory, nums int64
 		for i := range n.Zones {
 			res := n.Zones[i].Resources
-			all = all + res.Capacity.Cpu().MilliValue()
-			usable = usable + res.Allocatable.Cpu().MilliValue()
-			nums = nums + int64(res.ReservedCPUNums)
-			memory = memory + res.Capacity.Memory().Value()
-			usableMemory = usableMemory + res.Allocatable.Memory().Value()
+			all += res.Capacity.Cpu().MilliValue()
+			usable += res.Allocatable.Cpu().MilliValue()
+			nums += int64(res.ReservedCPUNums)
+			memory += res.Capacity.Memory().Value()
+			usableMemory += res.Allocatable.Memory().Value()
 
 			if res.Allocatable.Cpu().Sign() < 0 || res.Allocatable.Memory().Sign() < 0 {
 				t.Fatalf("zones are %+v, want no negative allocatable amount", n.Zones)

@@ -103,7 +103,7 @@ func (s podSampler) usage(sample *metricsv1beta1.PodMetrics) (float64, bool) {
 			return 0, false
 		}
 
-		total = total + q.AsApproximateFloat64()
+		total += q.AsApproximateFloat64()
 		found = true
 	}
 

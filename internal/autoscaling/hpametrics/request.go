@@ -35,7 +35,7 @@ func Request(pod *corev1.Pod, name corev1.ResourceName, container string) (float
 			return 0, fmt.Errorf("container %s requests no %s, which averageUtilization refers to", c.Name, name)
 		}
 
-		total = total + q.AsApproximateFloat64()
+		total += q.AsApproximateFloat64()
 		found = true
 	}
 

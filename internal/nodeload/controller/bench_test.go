@@ -130,8 +130,8 @@ func BenchmarkHour5000Nodes(b *testing.B) {
 			}
 
 			_, sent := w.drain()
-			rounds = rounds + 1
-			patches = patches + len(sent)
+			rounds++
+			patches += len(sent)
 			clk.SetTime(next)
 		}
 	}

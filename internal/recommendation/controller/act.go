@@ -94,7 +94,6 @@ func (r *RuleReconciler) write(ctx context.Context, b batch, next *proposal) err
 
 		return err
 	})
-
 	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil // It was deleted meanwhile; the next run decides again.

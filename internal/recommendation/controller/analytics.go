@@ -102,7 +102,6 @@ func addAnalytics(mgr manager.Manager, cfg Config) error {
 		Watches(&analysisv1alpha1.Recommendation{}, r.enqueueLater()).
 		WithOptions(shares.Options(2, 1)).
 		Complete(shares.Reconciler(enqueue.OnConflict(r)))
-
 	if err != nil {
 		return fmt.Errorf("building the controller of analytics: %w", err)
 	}

@@ -410,7 +410,6 @@ recommenders:
 - {name: Replicas, acceptedResources: [], config: {cpu-percentil: "0.9"}}
 - {name: HPA, acceptedResources: [], config: {fluctuation-threshold: "0"}}
 `))
-
 	if err != nil {
 		t.Fatal(err)
 	}

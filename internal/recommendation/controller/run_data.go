@@ -158,7 +158,6 @@ func (d *runData) usage(ctx context.Context) (*profile.Usage, error) {
 		Totals:     d.totals,
 		Reaction:   len(d.reacting) > 0,
 	})
-
 	if err != nil {
 		return nil, &sourceError{err}
 	}

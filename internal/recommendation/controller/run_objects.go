@@ -106,7 +106,6 @@ func (d *runData) pods(ctx context.Context) ([]pod, error) {
 
 		return nil
 	})
-
 	if err != nil {
 		return nil, fmt.Errorf("reading pods: %w", err)
 	}
@@ -196,7 +195,6 @@ func (d *runData) allNodes(ctx context.Context) ([]corev1.Node, error) {
 
 		return nil
 	})
-
 	if err != nil {
 		return nil, fmt.Errorf("reading nodes: %w", err)
 	}

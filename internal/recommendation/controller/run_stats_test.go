@@ -123,7 +123,6 @@ recommenders:
   - kind: StatefulSet
     apiVersion: apps/v1
 `))
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,6 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 		WatchesRawSource(ctrlsource.Channel(reloaded, handler.EnqueueRequestsFromMapFunc(enqueue.All[analysisv1alpha1.RecommendationRuleList](mgr.GetClient())))).
 		WithOptions(shares.Options(maxConcurrentBatches, maxConcurrentBatches/2)).
 		Complete(shares.Reconciler(enqueue.OnConflict(rules)))
-
 	if err != nil {
 		return fmt.Errorf("building the controller of rules: %w", err)
 	}

@@ -57,7 +57,6 @@ func (p *playground) startDashboard(ctx context.Context) error {
 
 		return p.dashboard != "", nil
 	})
-
 	if err != nil {
 		return fmt.Errorf("waiting for the dashboard's address in %s: %w", spec.LogFile, err)
 	}

@@ -51,7 +51,6 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 		Rules:          rules,
 		Retention:      time.Duration(p.options.Days+7) * 24 * time.Hour,
 	})
-
 	if err != nil {
 		return err
 	}

@@ -269,7 +269,6 @@ func (p *playground) startControlPlane(ctx context.Context) error {
 		Restart:       true,
 		OnExit:        p.reportExit,
 	})
-
 	if err != nil {
 		return err
 	}

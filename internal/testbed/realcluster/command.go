@@ -210,7 +210,6 @@ func (o *options) startNodes(ctx context.Context) (*realnode.Cluster, []*realnod
 		Components:    []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
 		Log:           o.errOut,
 	})
-
 	if err != nil {
 		return nil, nil, err
 	}

@@ -227,7 +227,6 @@ func (t *Tree) scanContainers(p *PodGroup) {
 
 		changed = true
 	})
-
 	if err != nil {
 		p.links = 0
 		return // The pod is vanishing; the next scan drops it.

@@ -58,8 +58,8 @@ func usageRatio(pods []scaling.Pod) float64 {
 	use, request := 0.0, 0.0
 	for _, p := range pods {
 		if p.State == scaling.Ready {
-			use = use + p.Usage
-			request = request + p.Request
+			use += p.Usage
+			request += p.Request
 		}
 	}
 

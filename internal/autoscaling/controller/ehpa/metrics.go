@@ -293,7 +293,6 @@ func (m *Metrics) watchHPAs(ctx context.Context, informers cache.Informers) erro
 			}
 		},
 	})
-
 	if err != nil {
 		return fmt.Errorf("watching HPAs: %w", err)
 	}

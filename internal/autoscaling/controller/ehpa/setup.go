@@ -128,7 +128,6 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		WatchesRawSource(source.Channel(cfg.Changed, handler.EnqueueRequestsFromMapFunc(enqueue.All[autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList](reader)))).
 		WithOptions(shares.Options(maxConcurrentReconciles, maxConcurrentReconciles/4)).
 		Complete(shares.Reconciler(enqueue.OnConflict(r)))
-
 	if err != nil {
 		return fmt.Errorf("building the controller of effective HPAs: %w", err)
 	}

@@ -73,8 +73,8 @@ func (m *Metrics) record(namespace string, states []autoscalerState, plans []pla
 
 			// The unit of the metric is cores.
 			if sizing.Resource == series.CPU {
-				amount.target = amount.target / 1000
-				amount.current = amount.current / 1000
+				amount.target /= 1000
+				amount.current /= 1000
 			}
 
 			all = append(all, amount)

@@ -69,10 +69,10 @@ func formatChange(containers []workload.Container, recommended *autoscalingv1alp
 			next.Memory = series.Bytes(memory.Value())
 		}
 
-		before.CPU = before.CPU + c.Requests.CPU
-		before.Memory = before.Memory + c.Requests.Memory
-		after.CPU = after.CPU + next.CPU
-		after.Memory = after.Memory + next.Memory
+		before.CPU += c.Requests.CPU
+		before.Memory += c.Requests.Memory
+		after.CPU += next.CPU
+		after.Memory += next.Memory
 	}
 
 	text := []rune(changeOf("cpu", before.CPU, after.CPU, rightsize.FormatCPU) + ", " + changeOf("memory", before.Memory, after.Memory, rightsize.FormatMemory))

@@ -54,7 +54,6 @@ func AddToManager(mgr manager.Manager, clk clock.PassiveClock) error {
 			Targets: &workload.ScaleClient{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
 			Clock:   clk,
 		})))
-
 	if err != nil {
 		return fmt.Errorf("building the controller of substitutes: %w", err)
 	}

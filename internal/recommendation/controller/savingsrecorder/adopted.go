@@ -146,7 +146,6 @@ func (r *Recorder) addAdopted(ctx context.Context, tariff *cost.Tariff, adopted 
 
 		return nil
 	})
-
 	if err != nil {
 		return 0, fmt.Errorf("listing the pods of adopted workloads: %w", err)
 	}

@@ -67,8 +67,8 @@ func TestWorldHasLoadOfScenario(t *testing.T) {
 			}
 		}
 
-		requested = requested / float64(w.CPU())
-		used = used / float64(w.CPU())
+		requested /= float64(w.CPU())
+		used /= float64(w.CPU())
 		if math.Abs(requested-s.Load.Requested) > 0.05 || math.Abs(used-s.Load.Used) > 0.05 {
 			t.Errorf("after %v %.3f is requested and %.3f used, want %v and %v", at, requested, used, s.Load.Requested, s.Load.Used)
 		}

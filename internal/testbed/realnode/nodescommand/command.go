@@ -184,7 +184,6 @@ func up(ctx context.Context, s *sandbox.Session, set assets.Set, o options, begi
 		Components:    []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
 		Log:           errOut,
 	})
-
 	if err != nil {
 		return err
 	}

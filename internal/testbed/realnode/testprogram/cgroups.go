@@ -121,7 +121,6 @@ func walk(dir string, names []string, edit func(string) string, out io.Writer) e
 
 		return nil
 	})
-
 	if err != nil {
 		return err
 	}

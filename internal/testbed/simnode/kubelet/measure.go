@@ -191,8 +191,8 @@ func (u Use) Within(limit float64) Use {
 	}
 
 	reclaimed := min(u.Cache, u.Memory-limit)
-	u.Memory = u.Memory - reclaimed
-	u.Cache = u.Cache - reclaimed
+	u.Memory -= reclaimed
+	u.Cache -= reclaimed
 
 	return u
 }
