@@ -146,7 +146,7 @@ func TestAdoption(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := reconcileOne(t, c.rec, interceptor.Funcs{}, append(c.others, deployment("web"))...)
 			if got.err != nil {
-				t.Fatal(got.err)
+				t.Fatalf("Reconcile returned error %v, want none", got.err)
 			}
 
 			if a := got.target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; a != c.annotation {
@@ -156,7 +156,7 @@ func TestAdoption(t *testing.T) {
 				t.Errorf("condition Adopted has reason %q, want %q", r, c.reason)
 			}
 			if cpu := got.target.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "2" {
-				t.Errorf("the workload was changed: it requests %s", cpu)
+				t.Errorf("the workload requests %s, want the 2 of its template: adoption writes only the annotation here", cpu)
 			}
 		})
 	}
@@ -187,7 +187,7 @@ func TestAnnotationFormat(t *testing.T) {
 			rec.Spec.Type, rec.Status.RecommendedValue = c.kind, c.value
 			got := reconcileOne(t, rec, interceptor.Funcs{}, deployment("web"))
 			if got.err != nil || adopted(got) != "" {
-				t.Fatalf("%v, %s", got.err, adopted(got))
+				t.Fatalf("Reconcile returned error %v and reason %q, want neither", got.err, adopted(got))
 			}
 
 			if a := got.target.Annotations[c.key]; a != c.wanted {
@@ -196,7 +196,7 @@ func TestAnnotationFormat(t *testing.T) {
 
 			for key, value := range got.target.Annotations {
 				if key != c.key {
-					t.Errorf("annotation %s: %q", key, value)
+					t.Errorf("annotation %s is %q, want %s alone", key, value, c.key)
 				}
 			}
 		})
@@ -210,7 +210,7 @@ func TestStatusOfWhatIsNotAdopted(t *testing.T) {
 		rec.Status.Adoption = &analysisv1alpha1.AdoptionStatus{Phase: "Resting", Message: "as recommended", Steps: 2}
 		got := reconcileOne(t, rec, interceptor.Funcs{}, deployment("web"))
 		if got.err != nil || got.rec.Status.Adoption != nil || got.events != 0 {
-			t.Errorf("%s: %+v, %d events, %v", kind, got.rec.Status.Adoption, got.events, got.err)
+			t.Errorf("%s: status.adoption %+v, %d events, error %v, want none of them", kind, got.rec.Status.Adoption, got.events, got.err)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func TestAnnotationRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := annotate(t, refusal)
 			if got.err != nil || adopted(got) != analysisv1alpha1.ReasonFailedUpdateRecommendationValue || got.events != 1 || got.again != retryRefused {
-				t.Errorf("error %v, reason %s, %d events, again after %s", got.err, adopted(got), got.events, got.again)
+				t.Errorf("error %v, reason %s, %d events, again after %s, want %s with 1 event and again after %s", got.err, adopted(got), got.events, got.again, analysisv1alpha1.ReasonFailedUpdateRecommendationValue, retryRefused)
 			}
 		})
 	}
@@ -248,7 +248,7 @@ func TestAnnotationRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := annotate(t, refusal)
 			if got.err == nil || adopted(got) != "" {
-				t.Errorf("error %v, reason %s", got.err, adopted(got))
+				t.Errorf("error %v, reason %q, want an error and no reason", got.err, adopted(got))
 			}
 		})
 	}
@@ -259,10 +259,10 @@ func TestTargetGone(t *testing.T) {
 	own := adoptable("x", analysisv1alpha1.AdoptionTypeStatus)
 	own.Labels = nil
 	if got := reconcileOne(t, own, interceptor.Funcs{}); got.err != nil || adopted(got) != reasonTargetGone || got.again != retryRefused {
-		t.Errorf("%+v", got)
+		t.Errorf("Reconcile of a user's Recommendation without a target: %+v, want reason %s and again after %s", got, reasonTargetGone, retryRefused)
 	}
 	if got := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || adopted(got) != "" {
-		t.Errorf("%+v", got)
+		t.Errorf("Reconcile of a rule's Recommendation without a target: %+v, want no condition", got)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestKindGone(t *testing.T) {
 	})
 
 	if got.err != nil || got.rec == nil || adopted(got) != reasonTargetGone {
-		t.Errorf("%+v", got)
+		t.Errorf("Reconcile with a kind that is not installed: %+v, want reason %s", got, reasonTargetGone)
 	}
 }
 
@@ -313,7 +313,7 @@ func TestTargetOfAnotherKind(t *testing.T) {
 			})
 
 			if got.err != nil || adopted(got) != c.reason || reads != c.reads || got.again != c.again {
-				t.Errorf("error %v, reason %s, %d reads, again after %s", got.err, adopted(got), reads, got.again)
+				t.Errorf("error %v, reason %s, %d reads, again after %s, want reason %s after %d reads, again after %s", got.err, adopted(got), reads, got.again, c.reason, c.reads, c.again)
 			}
 		})
 	}
@@ -330,25 +330,25 @@ func TestOneWriteForOneValue(t *testing.T) {
 		},
 	}, deployment("web"))
 	if got.err != nil {
-		t.Fatal(got.err)
+		t.Fatalf("Reconcile returned error %v, want none", got.err)
 	}
 
 	result, err := got.reconciler.Reconcile(t.Context(), webKey)
 	if err != nil || applied != 1 || result.RequeueAfter != cacheLag {
-		t.Errorf("%v, %v after %d writes", result, err, applied)
+		t.Errorf("Reconcile = %v, error %v, after %d writes, want a wait of %s after 1 write", result, err, applied, cacheLag)
 	}
 
 	clock, ok := got.reconciler.Clock.(*clocktesting.FakePassiveClock)
 	if !ok {
-		t.Fatal("no fake clock")
+		t.Fatalf("the clock is %T, want a fake one", got.reconciler.Clock)
 	}
 
 	clock.SetTime(clock.Now().Add(cacheLag))
 	if result, err = got.reconciler.Reconcile(t.Context(), webKey); err != nil || applied != 2 || result.RequeueAfter != 0 {
-		t.Errorf("%v, %v after %d writes; the annotation was removed", result, err, applied)
+		t.Errorf("Reconcile = %v, error %v, after %d writes, want the annotation written again after its removal", result, err, applied)
 	}
 	if _, err = got.reconciler.Reconcile(t.Context(), webKey); err != nil || len(got.reconciler.annotator.recentWrites.entries) != 1 {
-		t.Errorf("%v, %d entries", err, len(got.reconciler.annotator.recentWrites.entries))
+		t.Errorf("Reconcile returned error %v with %d recent writes, want 1", err, len(got.reconciler.annotator.recentWrites.entries))
 	}
 }
 

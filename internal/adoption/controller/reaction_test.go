@@ -168,7 +168,7 @@ func TestReactionFollowsTheReplay(t *testing.T) {
 			t.Errorf("minute %d, %v cores: %v, want %v", i, c.cores, got, want)
 		}
 		if woken := len(r.wake); woken != len(want) {
-			t.Errorf("minute %d: %d targets are woken", i, woken)
+			t.Errorf("minute %d: %d targets are woken, want %d", i, woken, len(want))
 		}
 
 		for len(r.wake) > 0 {
@@ -179,10 +179,10 @@ func TestReactionFollowsTheReplay(t *testing.T) {
 	clk.Step(3 * time.Minute)
 
 	if r.demandsOf(shopWeb, rec) != nil {
-		t.Error("an old demand is valid")
+		t.Error("demandsOf returns a demand that is too old, want none")
 	}
 	if want := `namespace`; len(use.queries) != 16 || !strings.Contains(use.queries[0], want) || !strings.HasSuffix(use.queries[0], "> 1") {
-		t.Errorf("%d queries: %s", len(use.queries), use.queries[0])
+		t.Errorf("%d queries, the first %s, want 16 of a namespace above 1 core", len(use.queries), use.queries[0])
 	}
 }
 
@@ -193,7 +193,7 @@ func TestReactionQueriesByNamespace(t *testing.T) {
 	r.readNext(t, use, clk, 2)
 
 	if len(use.queries) != 0 {
-		t.Errorf("%d queries without a workload", len(use.queries))
+		t.Errorf("%d queries without a workload, want none", len(use.queries))
 	}
 
 	for i := range 100 {
@@ -204,10 +204,10 @@ func TestReactionQueriesByNamespace(t *testing.T) {
 	r.readNext(t, use, clk, 2)
 
 	if len(use.queries) != 2 {
-		t.Errorf("%d queries for two namespaces", len(use.queries))
+		t.Errorf("%d queries for two namespaces, want 2", len(use.queries))
 	}
 	if n := testutil.ToFloat64(r.queries.WithLabelValues("succeeded")); n != 2 {
-		t.Errorf("%v queries are counted", n)
+		t.Errorf("%v queries are counted, want 2", n)
 	}
 }
 
@@ -246,7 +246,7 @@ func TestReactionOnlyWhereAdopted(t *testing.T) {
 		r.readNext(t, use, clk, 5)
 
 		if len(use.queries) != 0 || len(r.wake) != 0 || r.demandsOf(shopWeb, rec) != nil {
-			t.Errorf("%s: %d queries, %v", name, len(use.queries), r.demandsOf(shopWeb, rec))
+			t.Errorf("%s: %d queries and demands %v, want none", name, len(use.queries), r.demandsOf(shopWeb, rec))
 		}
 	}
 }
@@ -271,13 +271,13 @@ func TestReactionRaisedRequest(t *testing.T) {
 	r.readNext(t, use, clk, 2)
 
 	if r.demandsOf(shopWeb, rec) != nil {
-		t.Error("a demand below the raised request")
+		t.Error("demandsOf returns a demand below the raised request, want none")
 	}
 
 	r.readNext(t, use, clk, 2)
 
 	if len(r.demandsOf(shopWeb, rec)) != 1 {
-		t.Error("no demand after the raise")
+		t.Errorf("demandsOf = %v after the raise, want 1 demand", r.demandsOf(shopWeb, rec))
 	}
 }
 
@@ -300,7 +300,7 @@ func TestReactionAfterFailedQuery(t *testing.T) {
 	r.readNext(t, use, clk, 1.1)
 
 	if r.demandsOf(shopWeb, rec) != nil || testutil.ToFloat64(r.queries.WithLabelValues("failed")) != 5 {
-		t.Error("usage from before the failure counts")
+		t.Errorf("demandsOf = %v after failed queries, want none: usage from before a failure does not count", r.demandsOf(shopWeb, rec))
 	}
 }
 
@@ -314,14 +314,14 @@ func TestReactionPaused(t *testing.T) {
 	r.readNext(t, use, clk, 5)
 
 	if len(use.queries) != 1 || len(r.wake) != 0 || r.demandsOf(shopWeb, rec) != nil {
-		t.Errorf("%d queries while paused", len(use.queries))
+		t.Errorf("%d queries while paused, want the 1 from before and no demand", len(use.queries))
 	}
 
 	paused = false
 	r.readNext(t, use, clk, 1.1)
 
 	if r.demandsOf(shopWeb, rec) != nil {
-		t.Error("usage from before the pause counts")
+		t.Errorf("demandsOf = %v after a pause, want none: usage from before it does not count", r.demandsOf(shopWeb, rec))
 	}
 }
 
@@ -389,7 +389,7 @@ func BenchmarkReaction(b *testing.B) {
 	}
 
 	if len(r.observed) != len(counters)/50 {
-		b.Fatalf("%d containers above their request", len(r.observed))
+		b.Fatalf("%d containers above their request, want %d", len(r.observed), len(counters)/50)
 	}
 
 	b.ReportMetric(testutil.ToFloat64(r.queries.WithLabelValues("succeeded"))/float64(b.N), "queries/op")

@@ -38,7 +38,7 @@ func TestRefusals(t *testing.T) {
 
 		all := r.mark([]adoption.Pod{{UID: "uid-0"}, {UID: "uid-1"}}, now.Add(c.after))
 		if all[0].Refused != "" || (all[1].Refused != "") != c.known {
-			t.Errorf("%s: %+v", name, all)
+			t.Errorf("%s: mark = %+v, want uid-1 refused: %t", name, all, c.known)
 		}
 	}
 
@@ -48,6 +48,6 @@ func TestRefusals(t *testing.T) {
 	}
 
 	if len(r.byPod) > maxRefusals {
-		t.Errorf("%d are remembered", len(r.byPod))
+		t.Errorf("%d refusals are recorded, want at most %d", len(r.byPod), maxRefusals)
 	}
 }

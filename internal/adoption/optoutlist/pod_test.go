@@ -76,7 +76,7 @@ func TestExcludesPod(t *testing.T) {
 	unsynced := interceptor.NewClient(reader, interceptor.Funcs{
 		Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 			if _, bounded := ctx.Deadline(); !bounded {
-				t.Error("the wait for the cache is not bounded")
+				t.Error("the wait for the cache has no deadline, want one")
 			}
 
 			return errors.New("not synced")
@@ -84,6 +84,6 @@ func TestExcludesPod(t *testing.T) {
 	})
 
 	if _, err := ExcludesPod(t.Context(), unsynced, podOf("shop", "", "", "", nil)); err == nil {
-		t.Error("no error while the cache is not synced")
+		t.Error("ExcludesPod returned no error while the cache is not synced, want one")
 	}
 }

@@ -61,10 +61,10 @@ func FuzzWanted(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value, info string) {
 		size, err := DesiredSize(recommended(value, info))
 		if err != nil && !size.Empty() {
-			t.Fatal("a size beside an error")
+			t.Fatalf("DesiredSize returned size %s beside error %v, want no size", size, err)
 		}
 		if strings.Contains(size.String(), " -") {
-			t.Fatalf("negative: %s", size)
+			t.Fatalf("DesiredSize = %s, want no negative amount", size)
 		}
 	})
 }
@@ -113,10 +113,10 @@ func TestPod(t *testing.T) {
 	} {
 		got := ConvertPod(running(c.change))
 		if (c.fixed == "") != (got.NotResizable == "") || !strings.Contains(got.NotResizable, c.fixed) || got.ResizeStatus != c.resize || len(got.Containers) != 3 {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: ConvertPod = %+v, want 3 containers, not resizable because of %q, and resize status %v", name, got, c.fixed, c.resize)
 		}
 		if !got.Containers[0].Frozen || got.Containers[1].Frozen || got.Containers[2].Frozen {
-			t.Errorf("%s: what runs to its end cannot be resized, all else can: %+v", name, got.Containers)
+			t.Errorf("%s: ConvertPod = %+v, want the first container frozen alone, since it runs to its end", name, got.Containers)
 		}
 	}
 
@@ -127,7 +127,7 @@ func TestPod(t *testing.T) {
 		}}}
 	})).Containers[2]
 	if !killed.KilledAt.Equal(time.Unix(1000, 0)) || !killed.EndedAt.Equal(killed.KilledAt) {
-		t.Errorf("%+v", killed)
+		t.Errorf("container %+v, want one that ended and was killed at second 1000", killed)
 	}
 }
 

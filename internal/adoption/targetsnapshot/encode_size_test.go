@@ -34,9 +34,9 @@ func TestContent(t *testing.T) {
 		t.Errorf("%s, %v, want %s", got, err, size)
 	}
 	if !strings.Contains(info, `"initContainers":[{"name":"proxy"`) || strings.Contains(info, "other") {
-		t.Error(info)
+		t.Errorf("EncodeSize: info %s, want the init container proxy, and not the container other", info)
 	}
 	if _, info, err := EncodeSize("CronJob", spec, size); err != nil || !strings.HasPrefix(info, `{"spec":{"jobTemplate":{"spec":{"template":`) {
-		t.Errorf("%s, %v", info, err)
+		t.Errorf("EncodeSize of a CronJob: info %s, error %v, want a patch of its Job template", info, err)
 	}
 }

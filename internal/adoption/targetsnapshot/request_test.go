@@ -172,7 +172,7 @@ func TestTargetsRequest(t *testing.T) {
 	p, rec := newFixture(t, hpa("web", "e", cpu), effective("e", cpu))
 	got, err := p.Preview(t.Context(), rec, nil, time.Now())
 	if err != nil || len(got.Requests) != 3 {
-		t.Fatal(got, err)
+		t.Fatalf("Preview = %+v, error %v, want 3 requests", got, err)
 	}
 
 	r := got.Requests[1]
@@ -193,6 +193,6 @@ func TestTargetsRequest(t *testing.T) {
 	m := body.Spec.Metrics
 	if body.Metadata.UID != "uid-e" || body.Metadata.ResourceVersion == "" || len(m) != 2 || m[0].Pods == nil || m[0].Pods.Target.AverageValue.String() != "10" ||
 		*m[1].Resource.Target.AverageUtilization != 120 || r.Manager != "craned-adoption-resource" || r.Reason == "" {
-		t.Errorf("%s as %s: %s", raw, r.Manager, r.Reason)
+		t.Errorf("request %s as %s because of %q, want the Pods metric unchanged and a utilization of 120", raw, r.Manager, r.Reason)
 	}
 }

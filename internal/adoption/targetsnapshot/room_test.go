@@ -92,12 +92,12 @@ func TestReadRoom(t *testing.T) {
 	}
 
 	if _, err := read("web-5"); err == nil {
-		t.Error("a node that is gone has room")
+		t.Error("reading the room of a node that does not exist returned no error, want one")
 	}
 
 	s.Pods[3].Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	if got, err := read("web-3"); err != nil || got[3] != "0" {
-		t.Errorf("%v, %v: more is requested than the node has", got, err)
+		t.Errorf("room = %v, error %v, want 0 where more is requested than the node has", got, err)
 	}
 }
 
@@ -135,13 +135,13 @@ func TestRequestsInForce(t *testing.T) {
 
 	d.Annotations[analysisv1alpha1.AnnotationAdoption] = "{"
 	if got := cpu(); got != 0 {
-		t.Errorf("%v with a state that cannot be read", got)
+		t.Errorf("RequestsInForce with a state that cannot be read: CPU %v, want none", got)
 	}
 
 	d.Annotations = nil
 	d.Labels = map[string]string{analysisv1alpha1.LabelOptOut: "true"}
 
 	if got := cpu(); got != 0 {
-		t.Errorf("%v of a workload that is opted out", got)
+		t.Errorf("RequestsInForce of a workload that has opted out: CPU %v, want none", got)
 	}
 }

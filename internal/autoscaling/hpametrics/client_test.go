@@ -95,7 +95,7 @@ func TestNamesAreOnePathSegment(t *testing.T) {
 					t.Errorf("got %+v, %v: want an error that wraps ErrNoMetric", value, err)
 				}
 				if len(*paths) > 0 {
-					t.Errorf("requested %q", *paths)
+					t.Errorf("requested %q, want no request", *paths)
 				}
 			})
 		}
@@ -108,7 +108,7 @@ func TestNamesAreOnePathSegment(t *testing.T) {
 			}
 
 			if len(*paths) != 1 || !strings.Contains((*paths)[0], "/http:requests%3Fx=1%23rate%205m") || !strings.Contains((*paths)[0], "/namespaces/shop/") {
-				t.Errorf("requested %q", *paths)
+				t.Errorf("requested %q, want one escaped path in namespace shop", *paths)
 			}
 		})
 	}
@@ -136,7 +136,7 @@ func TestObjectsOfTheCluster(t *testing.T) {
 			case c.want == "" && (!errors.Is(err, scaling.ErrNoMetric) || len(*paths) > 0):
 				t.Errorf("got %+v, %v from %q: want an error that wraps ErrNoMetric", value, err, *paths)
 			case c.want != "" && (err != nil || value.Sum != 7 || !slices.Equal(*paths, []string{c.want})):
-				t.Errorf("got %+v, %v from %q", value, err, *paths)
+				t.Errorf("got %+v, %v from %q, want 7 from %q", value, err, *paths, c.want)
 			}
 		})
 	}
@@ -147,6 +147,6 @@ func TestResponseIsBounded(t *testing.T) {
 	c, _ := newFixture(t, `{"items": [`+strings.Repeat(" ", maxResponse)+`]}`)
 	_, err := c.ExternalValues(t.Context(), "shop", "queue", "")
 	if !errors.Is(err, scaling.ErrNoMetric) || !strings.Contains(err.Error(), "more than 16 MiB") {
-		t.Errorf("got %v", err)
+		t.Errorf("ExternalValues returned error %v, want one about more than 16 MiB", err)
 	}
 }

@@ -89,7 +89,7 @@ func TestPrediction(t *testing.T) {
 	}
 
 	if _, err := ActionableForecast(newPrediction("0.5", 1), "resource.memory", noon()); !errors.Is(err, ErrNotReady) {
-		t.Errorf("of another metric: %v", err)
+		t.Errorf("ActionableForecast of another metric returned error %v, want %v", err, ErrNotReady)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestParseSelector(t *testing.T) {
 	key := Key{TargetKind: "Deployment", TargetName: "web", TargetNamespace: "shop", Identifier: "resource.cpu"}
 	got, err := ParseKey(labels.SelectorFromSet(key.MatchLabels()))
 	if err != nil || got != key {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("ParseKey = %+v, error %v, want %+v", got, err, key)
 	}
 
 	for _, text := range []string{
@@ -135,12 +135,12 @@ func TestParseSelector(t *testing.T) {
 		}
 
 		if k, err := ParseKey(s); err == nil {
-			t.Errorf("%q is %+v", text, k)
+			t.Errorf("ParseKey(%q) = %+v, want an error", text, k)
 		}
 	}
 
 	if _, err := ParseKey(labels.Nothing()); err == nil {
-		t.Error("nothing is selected, and that is fine")
+		t.Error("ParseKey of a selector that selects nothing returned no error, want one")
 	}
 }
 
@@ -152,12 +152,12 @@ func TestKeySelects(t *testing.T) {
 	e.Spec.ScaleTargetRef.Kind = "Deployment"
 	e.Spec.ScaleTargetRef.Name = "web"
 	if !key.SelectsAutoscaler(e) {
-		t.Error("its autoscaler is not selected")
+		t.Error("SelectsAutoscaler of its own autoscaler = false, want true")
 	}
 
 	e.Namespace = "other"
 	if key.SelectsAutoscaler(e) || key.SelectsPrediction(newPrediction("1", 1)) {
-		t.Error("another object is selected")
+		t.Error("SelectsAutoscaler or SelectsPrediction of another object = true, want false")
 	}
 }
 
@@ -193,7 +193,7 @@ func TestCron(t *testing.T) {
 
 	_, failed := CronWindows(e, &Zones{})
 	if len(failed) != 1 || !strings.Contains(failed[2].Error(), nowhere) {
-		t.Errorf("errors %v", failed)
+		t.Errorf("errors %v, want one of crons[2] with %q", failed, nowhere)
 	}
 }
 
@@ -241,7 +241,7 @@ func TestPredictionByAccount(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v, %v", name, f.Value, err, c.want, c.err)
 		}
 		if err == nil && f.Reason == "" {
-			t.Errorf("%s: does not say why", name)
+			t.Errorf("%s: the forecast has no reason, want one", name)
 		}
 	}
 }

@@ -128,12 +128,12 @@ func TestOrphans(t *testing.T) {
 	}
 
 	if got := f.rules(); got != " here unseen" || f.lists != 2 {
-		t.Errorf("rules of %q after %d lists", got, f.lists)
+		t.Errorf("Reconcile of orphans keeps the rules of %q after %d lists, want those of here and unseen after 2", got, f.lists)
 	}
 
 	f = newAnalyticsFixture(t, []client.Object{here, ruleOf(here), manual}, []client.Object{here.DeepCopy()})
 	if _, err := f.Reconcile(t.Context(), orphans()); err != nil || f.lists != 0 || f.rules() != " here" {
-		t.Errorf("nothing to delete: %d lists, rules of %q, %v", f.lists, f.rules(), err)
+		t.Errorf("Reconcile of no orphans: %d lists, rules of %q, error %v, want no list and the rule of here", f.lists, f.rules(), err)
 	}
 }
 
@@ -145,14 +145,14 @@ func TestAnalyticsOfAnEarlierName(t *testing.T) {
 	f := newAnalyticsFixture(t, []client.Object{later, ruleOf(earlier)}, []client.Object{later.DeepCopy()})
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(later)}
 	if _, err := f.Reconcile(t.Context(), request); err == nil || f.rules() != "earlier" {
-		t.Errorf("beside the rule of the earlier one: %v, rules of %q", err, f.rules())
+		t.Errorf("Reconcile beside the rule of an earlier Analytics: error %v, rules of %q, want an error and the rule of the earlier one", err, f.rules())
 	}
 	if _, err := f.Reconcile(t.Context(), orphans()); err != nil {
 		t.Fatal(err)
 	}
 
 	if _, err := f.Reconcile(t.Context(), request); err != nil || f.rules() != "later" {
-		t.Errorf("afterwards: %v, rules of %q", err, f.rules())
+		t.Errorf("Reconcile after the earlier Analytics: error %v, rules of %q, want the rule of the later one", err, f.rules())
 	}
 }
 
@@ -169,7 +169,7 @@ func TestAnalyticsNamesNoAddress(t *testing.T) {
 		}}
 
 		if got := analyticsCondition(rule, []string{"key"}); got.reason != reason || !strings.HasPrefix(got.message, want) || !strings.HasSuffix(got.message, "key.") {
-			t.Errorf("%s: %+v", reason, got)
+			t.Errorf("analyticsCondition of reason %s = %+v, want a message from %q to the ignored key", reason, got, want)
 		}
 	}
 }

@@ -51,23 +51,23 @@ func TestBatches(t *testing.T) {
 		}
 
 		if reason, _ := f.ready(); reason != "" {
-			t.Errorf("told in the middle of a run: %s", reason)
+			t.Errorf("condition Ready has reason %s in the middle of a run, want no condition", reason)
 		}
 	}
 
 	if fmt.Sprint(sizes) != "[8 8 4]" {
-		t.Errorf("batches took on %v targets", sizes)
+		t.Errorf("batches have %v targets, want [8 8 4]", sizes)
 	}
 	if rule := f.rule(); rule.Status.RunNumber != 1 {
-		t.Errorf("%+v", rule.Status)
+		t.Errorf("status %+v, want run number 1", rule.Status)
 	}
 	if reason, message := f.ready(); reason != reasonRoundCompleted || !strings.HasPrefix(message, "20 targets") {
-		t.Errorf("%s: %s", reason, message)
+		t.Errorf("condition Ready is %s: %s, want %s of 20 targets", reason, message, reasonRoundCompleted)
 	}
 
 	for _, req := range f.source.asked {
 		if len(req.Namespaces) > 2 {
-			t.Errorf("a batch read %v", req.Namespaces)
+			t.Errorf("a batch read namespaces %v, want at most its own 2", req.Namespaces)
 		}
 	}
 
@@ -98,7 +98,7 @@ func TestBatchFails(t *testing.T) {
 
 	f.source.fail = func(context.Context) error { return errors.New("down") }
 	if r := f.reconcile(); r.RequeueAfter != firstRetry || f.objects() != 4 {
-		t.Errorf("%v, %d objects", r, f.objects())
+		t.Errorf("Reconcile = %v with %d recommendations, want a retry after %s with 4", r, f.objects(), firstRetry)
 	}
 
 	f.source.fail = nil
@@ -106,7 +106,7 @@ func TestBatchFails(t *testing.T) {
 	f.settle()
 
 	if reason, _ := f.ready(); reason != reasonRoundCompleted || f.objects() != 8 || len(f.source.asked) != asked+2 {
-		t.Errorf("%s, %d objects, %d questions more", reason, f.objects(), len(f.source.asked)-asked)
+		t.Errorf("reason %s, %d recommendations, %d more queries, want %s with 8 after 2", reason, f.objects(), len(f.source.asked)-asked, reasonRoundCompleted)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestSpecChangedBetweenBatches(t *testing.T) {
 	}
 
 	if len(list.Items) != 4 {
-		t.Fatalf("%d recommendations", len(list.Items))
+		t.Fatalf("%d recommendations, want 4", len(list.Items))
 	}
 
 	if n := len(f.source.asked); n != 6 {
@@ -144,12 +144,12 @@ func TestAskedForOnes(t *testing.T) {
 		rec := &analysisv1alpha1.Recommendation{}
 		rec.Annotations = map[string]string{analysisv1alpha1.AnnotationEvaluatedRound: runMark(3, 5), analysisv1alpha1.AnnotationRunNumber: text}
 		if got := evaluationRequested(rec); got != want {
-			t.Errorf("%q: %t", text, got)
+			t.Errorf("evaluationRequested with run number %q = %t, want %t", text, got, want)
 		}
 	}
 
 	if evaluationRequested(&analysisv1alpha1.Recommendation{}) {
-		t.Error("gocrane's objects ask for nothing")
+		t.Error("evaluationRequested of a Recommendation of gocrane = true, want false")
 	}
 }
 
@@ -169,16 +169,16 @@ func TestMissedWish(t *testing.T) {
 	f.clock.SetTime(f.clock.Now().Add(time.Hour))
 
 	if r := f.reconcile(); r.RequeueAfter != 23*time.Hour || len(f.source.asked) != asked+2 {
-		t.Errorf("%v after %d questions", r, len(f.source.asked)-asked)
+		t.Errorf("Reconcile = %v after %d more queries, want the next run in 23h after 2", r, len(f.source.asked)-asked)
 	}
 	if got := f.all()["web"].Annotations[analysisv1alpha1.AnnotationRunNumber]; got != "1" {
-		t.Errorf("run number %q", got)
+		t.Errorf("run number %q, want 1", got)
 	}
 
 	f.reconcile()
 
 	if len(f.source.asked) != asked+2 {
-		t.Error("it was evaluated again and again")
+		t.Errorf("%d more queries, want 2: a requested evaluation happens once", len(f.source.asked)-asked)
 	}
 }
 
@@ -220,17 +220,17 @@ func TestClear(t *testing.T) {
 	}
 
 	if all := write(); len(all) != 0 {
-		t.Errorf("a recommendation of nothing: %v", all)
+		t.Errorf("recommendations %v for the state Clear, want none", all)
 	}
 
 	isClear = false
 	if all := write(); all["web"].Status.Action != analysisv1alpha1.ActionDelete || all["web"].Status.RecommendedValue != "" {
-		t.Errorf("%+v", all)
+		t.Errorf("recommendations %+v, want web with action Delete and no value", all)
 	}
 
 	isClear = true
 	if all := write(); len(all) != 0 || f.countEvents(reasonCleared) != 1 {
-		t.Errorf("it outlives its reason: %v", all)
+		t.Errorf("recommendations %v and %d events after Clear, want none and 1 event", all, f.countEvents(reasonCleared))
 	}
 }
 
@@ -256,13 +256,13 @@ func TestClusterScopedTargets(t *testing.T) {
 		}
 
 		if err != nil || len(s.failures) > 0 || n != want {
-			t.Errorf("any %t: %d targets, %v %v", any, n, err, s.failures)
+			t.Errorf("selectTargets with any %t: %d targets, error %v, failures %v, want %d targets", any, n, err, s.failures, want)
 		}
 	}
 
 	if supportsWorkloads(workload.Ref{APIVersion: "v1", Kind: "Node"}) || !supportsWorkloads(workload.Ref{APIVersion: "x.io/v1", Kind: "Node"}) ||
 		supportsScalable(workload.Ref{APIVersion: "apps/v1", Kind: "DaemonSet"}) || !supportsScalable(workload.Ref{APIVersion: "apps/v1", Kind: "StatefulSet"}) {
-		t.Error("kinds are taken for what they are not")
+		t.Error("supportsWorkloads or supportsScalable is wrong: want Nodes of other groups alone, and StatefulSets alone")
 	}
 }
 
@@ -297,10 +297,10 @@ func TestTwentyThousandPods(t *testing.T) {
 
 	f.settle()
 	if reason, message := f.ready(); reason != reasonRoundCompleted || !strings.HasPrefix(message, "20 targets") {
-		t.Errorf("%s: %s", reason, message)
+		t.Errorf("condition Ready is %s: %s, want %s of 20 targets", reason, message, reasonRoundCompleted)
 	}
 	if n := f.objects(); n != 20 {
-		t.Errorf("%d recommendations", n)
+		t.Errorf("%d recommendations, want 20", n)
 	}
 }
 
@@ -322,7 +322,7 @@ func TestUnreadableKeepsValue(t *testing.T) {
 
 	p := next.propose(nil, selection{unreadable: unreadable}.errorOf(next))
 	if p.err == nil || p.content.RecommendedValue != before || !strings.Contains(p.content.Description, "The last recommendation is kept") {
-		t.Errorf("%+v", p)
+		t.Errorf("propose = %+v, want an error and the last value, described as kept", p)
 	}
 }
 
@@ -363,7 +363,7 @@ func TestBrokenTarget(t *testing.T) {
 				}
 
 				if got := f.all()["web"]; !meta.IsStatusConditionTrue(got.Status.Conditions, conditionFailed) || !strings.Contains(got.Status.Description, "no pod template") {
-					t.Errorf("%+v", got.Status)
+					t.Errorf("status %+v, want condition Failed because there is no pod template", got.Status)
 				}
 				f.clock.SetTime(f.clock.Now().Add(result.RequeueAfter))
 			}
@@ -400,9 +400,9 @@ func TestFailureForgotten(t *testing.T) {
 
 	f.clock.SetTime(f.clock.Now().Add(firstRetry))
 	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour {
-		t.Errorf("back in %s", r.RequeueAfter)
+		t.Errorf("Reconcile comes back in %s, want 24h", r.RequeueAfter)
 	}
 	if reason, message := f.ready(); reason != reasonRoundCompleted {
-		t.Errorf("%s: %s", reason, message)
+		t.Errorf("condition Ready is %s: %s, want %s", reason, message, reasonRoundCompleted)
 	}
 }

@@ -32,7 +32,7 @@ func TestObjectName(t *testing.T) {
 	web := identityOf(workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, "Resource")
 	name := objectName("rule", web)
 	if !strings.HasPrefix(name, "web-resource-") || name != objectName("rule", web) {
-		t.Errorf("name %s", name)
+		t.Errorf("objectName = %s, want the same name with prefix web-resource- each time", name)
 	}
 
 	other := web
@@ -40,17 +40,17 @@ func TestObjectName(t *testing.T) {
 	newer := identityOf(workload.Ref{Namespace: "shop", APIVersion: "apps/v2", Kind: "Deployment", Name: "web"}, "Resource")
 
 	if objectName("rule", other) == name || objectName("rule2", web) == name {
-		t.Error("two things have one name")
+		t.Error("objectName is the same for another target or rule, want another name")
 	}
 	if objectName("rule", newer) != name {
-		t.Error("another version of the API gives the same target another name")
+		t.Error("objectName differs for another version of the API, want the same name")
 	}
 
 	for _, target := range []string{strings.Repeat("a", 253), strings.Repeat("a.", 126) + "b", "a"} {
 		long := web
 		long.name = target
 		if name := objectName("rule", long); len(validation.IsDNS1123Subdomain(name)) > 0 || !strings.Contains(name, "-resource-") {
-			t.Errorf("target %.20s…: %s", target, name)
+			t.Errorf("objectName of target %.20s… = %s, want a valid name with -resource-", target, name)
 		}
 	}
 }
@@ -66,18 +66,18 @@ func TestLabels(t *testing.T) {
 	got := labelsOf(r, w, "Resource")
 	for key, value := range got {
 		if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
-			t.Errorf("%s: %q: %v", key, value, errs)
+			t.Errorf("label %s has value %q, want a valid one: %v", key, value, errs)
 		}
 	}
 
 	if got["team"] != "red" || got[analysisv1alpha1.LabelRuleUID] != "uid" || got[analysisv1alpha1.LabelTargetVersion] != "v1" {
-		t.Errorf("labels %v", got)
+		t.Errorf("labelsOf = %v, want team red, the UID of the rule and version v1", got)
 	}
 	if labelValue(long) == labelValue(long+"x") {
-		t.Error("two long names have one label")
+		t.Error("labelValue is the same for two long names, want different values")
 	}
 	if w.Labels[analysisv1alpha1.LabelRuleUID] != "forged" {
-		t.Error("the labels of the workload were changed")
+		t.Error("labelsOf changed the labels of the workload, want a copy")
 	}
 }
 
@@ -128,7 +128,7 @@ func TestSchedule(t *testing.T) {
 	for _, interval := range []string{"soon", "-1h", "0", "9999999999h", "1w"} {
 		r := &analysisv1alpha1.RecommendationRule{Spec: analysisv1alpha1.RecommendationRuleSpec{RunInterval: interval}}
 		if _, err := parseSchedule(r); err == nil || !strings.Contains(err.Error(), "spec.runInterval") {
-			t.Errorf("interval %q: error %v", interval, err)
+			t.Errorf("parseSchedule(%q) returned error %v, want one about spec.runInterval", interval, err)
 		}
 	}
 }
@@ -171,13 +171,13 @@ func TestWireFormats(t *testing.T) {
 
 	const want = "resourceRequest:\n  containers:\n  - containerName: app\n    target:\n      cpu: 900m\n      memory: 345Mi\n"
 	if value != want {
-		t.Errorf("value\n%s", value)
+		t.Errorf("value is\n%s\nwant\n%s", value, want)
 	}
 
 	back, err := parseValue(value)
 	app := back.containers["app"]
 	if err != nil || app.Cpu().MilliValue() != 900 || app.Memory().Value() != 345<<20 {
-		t.Errorf("read back: %v, %v", back, err)
+		t.Errorf("parseValue = %v, error %v, want 900m and 345Mi for app", back, err)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestWireLimits(t *testing.T) {
 	const wantBefore = `{"spec":{"template":{"spec":{"initContainers":[{"name":"proxy","resources":{"requests":{},"limits":{"cpu":"500m"}}}],"containers":[{"name":"app","resources":{"requests":{},"limits":{"cpu":"500m"}}}]}}}}`
 	const wantAfter = `{"spec":{"template":{"spec":{"initContainers":[{"name":"proxy","resources":{"requests":{"cpu":"600m"},"limits":{"cpu":null}}}],"containers":[{"name":"app","resources":{"requests":{"cpu":"600m"},"limits":{"cpu":"700m"}}}]}}}}`
 	if before != wantBefore || after != wantAfter {
-		t.Errorf("current\n%s\nrecommended\n%s", before, after)
+		t.Errorf("current is\n%s\nwant\n%s\nrecommended is\n%s\nwant\n%s", before, wantBefore, after, wantAfter)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestParseValueOfOthers(t *testing.T) {
 		"resourceRequest:\n  containers:\n  - containerName: a\n    target: {cpu: many}\n": false,
 	} {
 		if _, err := parseValue(text); (err == nil) != ok {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("parseValue(%q) returned error %v, want none: %t", text, err, ok)
 		}
 	}
 }
@@ -242,30 +242,30 @@ func TestSettings(t *testing.T) {
 
 	plain, err := resourceRun(shipped, analysisv1alpha1.Recommender{Name: "Resource"})
 	if err != nil || plain.policies.Default.CPU.Percentile != 0.95 {
-		t.Fatalf("%+v, %v", plain.policies.Default.CPU, err)
+		t.Fatalf("configured CPU policy %+v, error %v, want percentile 0.95", plain.policies.Default.CPU, err)
 	}
 
 	own, err := resourceRun(shipped, analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{
 		"cpu-request-margin-fraction": "0.5", "creation-cooldown": "5m",
 	}})
 	if err != nil || own.policies.Default.CPU.Percentile != 0.95 || own.policies.Default.CPU.Margin != 0.5 || own.cooldown != 5*time.Minute {
-		t.Errorf("%+v, %v", own, err)
+		t.Errorf("settings of the rule %+v, error %v, want percentile 0.95, margin 0.5 and cooldown 5m", own, err)
 	}
 
 	again, err := resourceRun(shipped, analysisv1alpha1.Recommender{Name: "Resource"})
 	if err != nil || again.policies.Default.CPU.Margin != plain.policies.Default.CPU.Margin || again.cooldown != 0 {
-		t.Errorf("the settings of one rule leaked into another: %+v, %v", again, err)
+		t.Errorf("settings of another rule %+v, error %v, want those of the file: one rule changed those of another", again, err)
 	}
 
 	deployment := workload.Workload{Ref: workload.Ref{APIVersion: "apps/v1", Kind: "Deployment"}}
 	daemonSet := workload.Workload{Ref: workload.Ref{APIVersion: "apps/v1", Kind: "DaemonSet"}}
 	if !plain.accepts(deployment) || plain.accepts(daemonSet) {
-		t.Error("accepted resources do not hold")
+		t.Error("accepts is wrong: want Deployments and no DaemonSets")
 	}
 
 	builtin, err := resourceRun(BuiltinRegistry().DefaultSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"policy": "batch"}})
 	if err != nil || !builtin.accepts(daemonSet) || builtin.policies.Default.Name != "batch" {
-		t.Errorf("built-in: %+v, %v", builtin, err)
+		t.Errorf("built-in settings %+v, error %v, want policy batch for DaemonSets too", builtin, err)
 	}
 
 	for name, r := range map[string]analysisv1alpha1.Recommender{
@@ -278,7 +278,7 @@ func TestSettings(t *testing.T) {
 		"two policies": {Name: "Resource", Config: map[string]string{"policy": "batch", "cpu-request-margin-fraction": "0.5"}},
 	} {
 		if _, err := resourceRun(shipped, r); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: configuring the recommender returned no error, want one", name)
 		}
 	}
 
@@ -287,7 +287,7 @@ func TestSettings(t *testing.T) {
 		"twice": header + "- {name: A, acceptedResources: []}\n- {name: A, acceptedResources: []}\n", "another kind": "apiVersion: v1\nkind: Pod\n",
 	} {
 		if _, err := BuiltinRegistry().ParseSettings([]byte(text)); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: ParseSettings returned no error, want one", name)
 		}
 	}
 }
@@ -317,7 +317,7 @@ func TestKinds(t *testing.T) {
 			got, err := kinds.Resolve(c.apiVersion, c.kind)
 			if c.want == "" {
 				if err == nil {
-					t.Errorf("resolved to %v", got)
+					t.Errorf("Resolve(%q, %q) = %v, want an error", c.apiVersion, c.kind, got)
 				}
 
 				return
@@ -359,20 +359,20 @@ func TestSetCondition(t *testing.T) {
 	var conditions []metav1.Condition
 	s := condition{conditionType: "Ready", status: true, reason: "A", message: strings.Repeat("ä", maxConditionMessage)}
 	if !s.set(&conditions, 1, t0) || s.set(&conditions, 1, t0.Add(time.Hour)) {
-		t.Error("the first set changes, the second does not")
+		t.Error("set reports the wrong changes, want one for the first call alone")
 	}
 	if len(conditions[0].Message) > 2*maxConditionMessage || !conditions[0].LastTransitionTime.Time.Equal(t0) {
-		t.Errorf("%+v", conditions[0])
+		t.Errorf("condition %+v, want a shortened message and the time of the first call", conditions[0])
 	}
 
 	s.reason = "B"
 	if !s.set(&conditions, 1, t0.Add(time.Hour)) || !conditions[0].LastTransitionTime.Time.Equal(t0) {
-		t.Error("another reason is a change, and no transition")
+		t.Error("set of another reason: want a change without a transition")
 	}
 
 	s.status = false
 	if !s.set(&conditions, 1, t0.Add(2*time.Hour)) || conditions[0].LastTransitionTime.Time.Equal(t0) {
-		t.Error("another status is a transition")
+		t.Error("set of another status: want a change with a transition")
 	}
 }
 
@@ -383,7 +383,7 @@ func TestJoined(t *testing.T) {
 	}
 
 	if diff := cmp.Diff("bad; line; bad; line; bad; line; bad; line; bad; line; and 2 more", joinErrors(errs)); diff != "" {
-		t.Error(diff)
+		t.Errorf("joinErrors differs (-want +got):\n%s", diff)
 	}
 }
 
@@ -392,12 +392,12 @@ func TestExistingKeepsTheOldest(t *testing.T) {
 	same := ref
 	same.ResourceVersion = "7"
 	if !sameReference(ref, same) {
-		t.Error("a resource version makes another target")
+		t.Error("sameReference with another resource version = false, want true")
 	}
 
 	same.UID = "2"
 	if sameReference(ref, same) {
-		t.Error("an object that was made anew is the same target")
+		t.Error("sameReference with another UID = true, want false")
 	}
 }
 
@@ -416,7 +416,7 @@ recommenders:
 
 	for _, part := range []string{"recommenders[0] Resource", "cpu-request-percentile", "recommenders[1] Replicas", "cpu-percentile"} {
 		if err := s.Invalid(); err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%v does not contain %q", err, part)
+			t.Errorf("Invalid() = %v, want one with %q", err, part)
 		}
 	}
 
@@ -430,7 +430,7 @@ recommenders:
 		{analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"cpu-request-percentile": "0.9"}}, true},
 	} {
 		if err := s.Check(c.recommender); (err == nil) != c.usable {
-			t.Errorf("%+v: %v", c.recommender, err)
+			t.Errorf("Check(%+v) returned error %v, want none: %t", c.recommender, err, c.usable)
 		}
 	}
 }
@@ -462,7 +462,7 @@ func TestAnalyticsOfGocrane(t *testing.T) {
 
 	recommender, ignored := r.recommenderOf(a)
 	if err := r.Settings().Check(recommender); err != nil || len(recommender.Config) != 1 || len(a.Spec.Config) != 3 {
-		t.Errorf("%v, %v", recommender, err)
+		t.Errorf("recommenderOf = %v with error %v of Check, want one valid setting, and those of the Analytics unchanged", recommender, err)
 	}
 
 	rule := &analysisv1alpha1.RecommendationRule{}

@@ -165,7 +165,7 @@ func (f *fixture) settle() ctrl.Result {
 		f.clock.SetTime(f.clock.Now().Add(result.RequeueAfter))
 	}
 
-	f.t.Fatal("no end of tries")
+	f.t.Fatal("the run did not end, want an end after a bounded number of tries")
 	return ctrl.Result{}
 }
 

@@ -22,13 +22,13 @@ func FuzzParseValue(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		values, err := parseValue(text)
 		if err != nil && values.containers != nil {
-			t.Errorf("%q: values beside an error", text)
+			t.Errorf("parseValue(%q) returned values beside an error, want none", text)
 		}
 
 		for container, list := range values.containers {
 			for name, q := range list {
 				if q.String() == "" {
-					t.Errorf("%q: %s of %s has no text", text, name, container)
+					t.Errorf("parseValue(%q): %s of %s has no text, want a quantity", text, name, container)
 				}
 			}
 		}
@@ -46,10 +46,10 @@ func FuzzLabelValue(f *testing.F) {
 
 		label := labelValue(name)
 		if errs := validation.IsValidLabelValue(label); len(errs) > 0 {
-			t.Errorf("%q becomes %q: %v", name, label, errs)
+			t.Errorf("labelValue(%q) = %q, want a valid value: %v", name, label, errs)
 		}
 		if len(name) <= validation.LabelValueMaxLength && label != name {
-			t.Errorf("%q becomes %q", name, label)
+			t.Errorf("labelValue(%q) = %q, want it unchanged", name, label)
 		}
 	})
 }

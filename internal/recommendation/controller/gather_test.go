@@ -90,19 +90,19 @@ func TestQuestionsDoNotGrowWithTargets(t *testing.T) {
 		f.settle()
 
 		if reason, message := f.ready(); reason != reasonRoundCompleted {
-			t.Fatal(reason, message)
+			t.Fatalf("condition Ready is %s: %s, want %s", reason, message, reasonRoundCompleted)
 		}
 
 		for _, figure := range []metrics.HourlyMetric{
 			metrics.PodCPU, metrics.PodReceived, metrics.PodSent, metrics.ContainerThrottled, metrics.GPUUse, metrics.GPUMemory,
 		} {
 			if src.questions[figure] != 1 {
-				t.Errorf("%d targets: %d questions for %s", n, src.questions[figure], figure)
+				t.Errorf("%d targets: %d queries for %s, want 1", n, src.questions[figure], figure)
 			}
 		}
 
 		if rec := f.all()["web"]; rec.Status.Action != analysisv1alpha1.ActionPatch || rec.Spec.Type != "Unused" {
-			t.Errorf("%d targets: web is not used: %+v", n, rec.Status)
+			t.Errorf("%d targets: web has status %+v, want a patch because it is unused", n, rec.Status)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestSourcesWithoutHours(t *testing.T) {
 
 		reason, message := f.ready()
 		if reason != reasonSourceFailed || !strings.Contains(message, "recommender Unused") || len(f.all()) != 0 {
-			t.Errorf("%s: %s %s, %d recommendations", name, reason, message, len(f.all()))
+			t.Errorf("%s: condition Ready is %s: %s, with %d recommendations, want %s of recommender Unused and none", name, reason, message, len(f.all()), reasonSourceFailed)
 		}
 	}
 }
@@ -135,10 +135,10 @@ func TestByOwnerAddsPodsUp(t *testing.T) {
 	got := totalsByWorkload([]metrics.HourlySeries{of("a", 2, 4, nan, -1), of("b", 4, nan, nan, nan)}, 4)[workloadKey{"shop", "Deployment", "web"}]
 	same := func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 	if !slices.EqualFunc(got.sum, observation.Hours{6, 4, nan, nan}, same) || !slices.EqualFunc(got.mean(), observation.Hours{3, 4, nan, nan}, same) {
-		t.Errorf("sum %v, mean %v", got.sum, got.mean())
+		t.Errorf("sum %v, mean %v, want 6 4 and gaps, and 3 4 and gaps", got.sum, got.mean())
 	}
 	if none := (podTotals{}).mean(); len(none) != 0 {
-		t.Error(none)
+		t.Errorf("mean of nothing = %v, want nothing", none)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestHourlyMax(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if got := observation.HourlyMax(series.Series{}, end, 2); !math.IsNaN(got[0]) || !math.IsNaN(got[1]) {
-		t.Error(got)
+		t.Errorf("HourlyMax of no samples = %v, want gaps", got)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestWantedClaims(t *testing.T) {
 			t.Errorf("%s: wanted %v", name, got)
 		}
 		if len(all.claimUsers(claim{"bank", name})) > 0 {
-			t.Errorf("%s of another namespace", name)
+			t.Errorf("claimUsers of %s in another namespace = %v, want none", name, all.claimUsers(claim{"bank", name}))
 		}
 	}
 }
@@ -199,7 +199,7 @@ func TestThrottlePatchTakesNoRequestAway(t *testing.T) {
 	}
 
 	if strings.Contains(d.recommended, "requests") || !strings.Contains(d.recommended, `"limits":{"cpu":"750m"}`) {
-		t.Error(d.recommended)
+		t.Errorf("recommended patch %s, want the limit 750m and no requests", d.recommended)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestRoomIsWhatIsLeft(t *testing.T) {
 	}
 
 	if got := w.nodeCapacity()[0]; got.Free.CPU != 2500 || got.Free.Memory != 8<<30 || got.FreePods != 2 || got.Allocatable.CPU != 4000 {
-		t.Errorf("%+v", got)
+		t.Errorf("nodeCapacity = %+v, want 2500m, 8Gi and 2 pods free of 4 cores", got)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestExampleConfiguration(t *testing.T) {
 		want, errBuiltin := builtin.configure(analysisv1alpha1.Recommender{Name: r.name})
 		got, err := s.configure(analysisv1alpha1.Recommender{Name: r.name})
 		if err := errors.Join(errBuiltin, err); err != nil {
-			t.Error(err)
+			t.Errorf("configuring %s returned error %v, want none", r.name, err)
 		} else if !reflect.DeepEqual(got.evaluator, want.evaluator) {
 			t.Errorf("%s differs from the default: %+v, want %+v", r.name, got.evaluator, want.evaluator)
 		}
@@ -280,19 +280,19 @@ func TestBatchOfOneNamespaceReadsNoOther(t *testing.T) {
 		f.reconcile()
 
 		if reason, message := f.ready(); reason != reasonRoundCompleted {
-			t.Fatal(recommender, reason, message)
+			t.Fatalf("%s: condition Ready is %s: %s, want %s", recommender, reason, message, reasonRoundCompleted)
 		}
 
 		read := reader.lists["*v1.PodList"]
 		if pods == "shop" && len(read) == 0 {
-			t.Errorf("%s reads no pods", recommender)
+			t.Errorf("%s reads no pods, want those of the namespace", recommender)
 		}
 
 		delete(reader.lists, "*v1.NodeList") // From the cache.
 		for list, namespaces := range reader.lists {
 			for _, namespace := range namespaces {
 				if namespace != "shop" && (recommender != "Packing" || namespace != pods) {
-					t.Errorf("%s reads %s of namespace %q", recommender, list, namespace)
+					t.Errorf("%s reads %s of namespace %q, want shop alone", recommender, list, namespace)
 				}
 			}
 		}

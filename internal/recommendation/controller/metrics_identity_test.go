@@ -55,7 +55,7 @@ crane_analysis_recommendations_savings_cpu_cores 30
 	err := testutil.GatherAndCompare(registry, strings.NewReader(want), "crane_analysis_recommendation_monthly_savings",
 		"crane_analysis_recommendations_savings_monthly", "crane_analysis_recommendations_savings_cpu_cores")
 	if err != nil {
-		t.Error(err)
+		t.Errorf("metrics differ from what is wanted: %v", err)
 	}
 
 	for _, name := range []string{

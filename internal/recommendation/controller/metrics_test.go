@@ -60,7 +60,7 @@ func TestMetricsOfOneWorkload(t *testing.T) {
 		t.Helper()
 
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
-			t.Error(err)
+			t.Errorf("metrics differ from what is wanted: %v", err)
 		}
 	}
 
@@ -86,7 +86,7 @@ crane_analysis_recommendations_status{apiversion="apps/v1",namespace="shop",owne
 	m.forget(types.NamespacedName{Namespace: "shop", Name: "a"})
 
 	if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {
-		t.Errorf("%d series are left, %v", n, err)
+		t.Errorf("%d series after the deletion, error %v, want none", n, err)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestCalibrationMetrics(t *testing.T) {
 		t.Helper()
 
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
-			t.Error(err)
+			t.Errorf("metrics differ from what is wanted: %v", err)
 		}
 	}
 
@@ -131,7 +131,7 @@ crane_analysis_calibration_target_ratio{` + labels + `} 0.005
 	m.observe(rec, parsedValue{})
 
 	if n, err := testutil.GatherAndCount(registry, names...); err != nil || n != 2 {
-		t.Errorf("%d series, %v", n, err)
+		t.Errorf("%d series, error %v, want 2", n, err)
 	}
 
 	m.forget(types.NamespacedName{Namespace: "shop", Name: "web"})
@@ -227,7 +227,7 @@ func TestReplayWithReaction(t *testing.T) {
 			f.settle()
 			evidence := f.all()["web"].Status.Evidence
 			if len(evidence) != 1 || strings.Contains(evidence[0].Message, "with raises within the day") != test.want {
-				t.Errorf("%+v", evidence)
+				t.Errorf("evidence %+v, want raises within the day: %t", evidence, test.want)
 			}
 		})
 	}
@@ -244,7 +244,7 @@ func TestEvidenceInStatus(t *testing.T) {
 	got := f.all()["web"].Status.Evidence
 	if len(got) != 1 || got[0].Container != "app" || got[0].Target != "0.010000" || got[0].Achieved != "0.000000" || got[0].Days < 7 ||
 		!strings.HasSuffix(got[0].Message, "target 14.4 minutes a day: met") || strings.Count(got[0].Plot, "\n") != 40 || len(got[0].Plot) > 4096 {
-		t.Errorf("%+v", got)
+		t.Errorf("evidence %+v, want one of app with target 0.01 met, and a plot of 40 lines", got)
 	}
 
 	changed := f.rule()
@@ -256,7 +256,7 @@ func TestEvidenceInStatus(t *testing.T) {
 
 	f.settle()
 	if got := f.all()["web"]; got.Status.Evidence != nil || got.Status.RecommendedValue == "" {
-		t.Errorf("%+v", got.Status)
+		t.Errorf("status %+v, want a value without evidence", got.Status)
 	}
 }
 
@@ -294,6 +294,6 @@ func TestSeriesOfManyWorkloads(t *testing.T) {
 	}
 
 	if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {
-		t.Errorf("%d series are left, %v", n, err)
+		t.Errorf("%d series after the deletion, error %v, want none", n, err)
 	}
 }

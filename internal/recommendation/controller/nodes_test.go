@@ -60,7 +60,7 @@ func TestStatusOfUnlikeNodes(t *testing.T) {
 	}
 
 	if n := strings.Count(content.value, "containerName"); n != 1 || !strings.Contains(content.value, "cpu: 2040m") {
-		t.Errorf("%d containers: %s", n, content.value)
+		t.Errorf("%d containers in %s, want 1 with cpu 2040m", n, content.value)
 	}
 
 	for _, part := range []string{
@@ -68,7 +68,7 @@ func TestStatusOfUnlikeNodes(t *testing.T) {
 		"a DaemonSet for each group would ask for 3672m less", "Sized with policy default by rule 1",
 	} {
 		if !strings.Contains(plan.Description, part) {
-			t.Errorf("%q is not in %q", part, plan.Description)
+			t.Errorf("description %q, want one with %q", plan.Description, part)
 		}
 	}
 }

@@ -42,7 +42,7 @@ rules:
 	} {
 		run, err := resourceRun(BuiltinRegistry().DefaultSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: c.config})
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: configuring the recommender returned error %v, want none", name, err)
 			continue
 		}
 
@@ -70,7 +70,7 @@ rules:
 
 	mixed := map[string]string{"policy": own, "cpu-request-percentile": "0.9"}
 	if _, err := resourceRun(BuiltinRegistry().DefaultSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: mixed}); err == nil {
-		t.Error("a policy beside gocrane's settings")
+		t.Error("a policy beside settings of gocrane returned no error, want one")
 	}
 }
 
@@ -107,7 +107,7 @@ func TestTargetOfCalibratedPolicy(t *testing.T) {
 			config["target"] = target
 		}
 		if p, err := run(config); err != nil || float64(p.CPU.Target) != want {
-			t.Errorf("target %q: %v, %v", target, p.CPU.Target, err)
+			t.Errorf("target %q gives %v, error %v, want %v", target, p.CPU.Target, err, want)
 		}
 	}
 
@@ -119,7 +119,7 @@ func TestTargetOfCalibratedPolicy(t *testing.T) {
 		{"policy": "batch", "target": "0.01"},
 	} {
 		if _, err := run(config); err == nil {
-			t.Errorf("%v was accepted", config)
+			t.Errorf("config %v returned no error, want one", config)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func adoptable(name string, adoption analysisv1alpha1.AdoptionType) *analysisv1a
 
 func TestTargetGone(t *testing.T) {
 	if got := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || got.rec != nil || got.events != 1 {
-		t.Errorf("a rule's recommendation outlives its target: %+v", got)
+		t.Errorf("Reconcile of a rule's Recommendation without a target: %+v, want it deleted with 1 event", got)
 	}
 
 	// That of a user stays, and its target, which may be of any kind, is not read.
@@ -106,7 +106,7 @@ func TestTargetGone(t *testing.T) {
 	})
 
 	if got.err != nil || got.rec == nil || got.events != 0 || read != 0 {
-		t.Errorf("a user's own recommendation: %+v, %d reads of the target", got, read)
+		t.Errorf("Reconcile of a user's Recommendation: %+v after %d reads of the target, want it kept and no read", got, read)
 	}
 
 	// A cache that is behind must not cost the recommendation: the API server is asked before.
@@ -123,7 +123,7 @@ func TestTargetGone(t *testing.T) {
 	}, deployment("web"))
 
 	if got.err != nil || got.rec == nil || cached != 1 {
-		t.Errorf("deleted because of a stale cache: %+v", got)
+		t.Errorf("Reconcile with a stale cache: %+v after %d reads of it, want the Recommendation kept after 1", got, cached)
 	}
 }
 
@@ -141,6 +141,6 @@ func TestKindGone(t *testing.T) {
 	})
 
 	if got.err != nil || got.rec == nil {
-		t.Errorf("%+v", got)
+		t.Errorf("Reconcile with a kind that is not installed: %+v, want the Recommendation kept", got)
 	}
 }

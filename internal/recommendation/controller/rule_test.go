@@ -28,22 +28,22 @@ import (
 func TestRunAndNothingMore(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("unheard"))
 	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour {
-		t.Errorf("the next run in %s", r.RequeueAfter)
+		t.Errorf("next run in %s, want 24h", r.RequeueAfter)
 	}
 	if reason, message := f.ready(); reason != reasonRoundCompleted {
-		t.Errorf("%s: %s", reason, message)
+		t.Errorf("condition Ready is %s: %s, want %s", reason, message, reasonRoundCompleted)
 	}
 	if n := f.writes.Load(); n != 4 {
 		t.Errorf("%d writes for two new recommendations, want 4", n)
 	}
 
 	if len(f.source.asked) != 2 || len(f.source.asked[0].Namespaces) != 1 {
-		t.Errorf("the source was asked %+v", f.source.asked)
+		t.Errorf("queries %+v, want 2 of one namespace", f.source.asked)
 	}
 
 	f.clock.SetTime(f.clock.Now().Add(23 * time.Hour))
 	if r := f.reconcile(); r.RequeueAfter != time.Hour || f.writes.Load() != 4 || len(f.source.asked) != 2 {
-		t.Errorf("an hour too early: next in %s, %d writes, %d questions", r.RequeueAfter, f.writes.Load(), len(f.source.asked))
+		t.Errorf("an hour early: next run in %s, %d writes, %d queries, want 1h, 4 and 2", r.RequeueAfter, f.writes.Load(), len(f.source.asked))
 	}
 
 	f.clock.SetTime(f.clock.Now().Add(time.Hour))
@@ -53,7 +53,7 @@ func TestRunAndNothingMore(t *testing.T) {
 		t.Errorf("%d writes and %d questions after the second run, want 4 and 4: it was evaluated and nothing has changed", n, len(f.source.asked))
 	}
 	if got := f.rule().Status.RunNumber; got != 2 {
-		t.Errorf("run number %d", got)
+		t.Errorf("run number %d, want 2", got)
 	}
 
 	// What changes costs a write of the object and one of its status.
@@ -65,7 +65,7 @@ func TestRunAndNothingMore(t *testing.T) {
 		t.Errorf("%d writes after the third run, want 6: web has less history", n)
 	}
 	if got := f.all()["web"].Annotations[analysisv1alpha1.AnnotationRunNumber]; got != "3" {
-		t.Errorf("run number %s", got)
+		t.Errorf("run number %s, want 3", got)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestNumbersBehindMove(t *testing.T) {
 	fresh := f.all()["web"]
 	said, steps, found := strings.Cut(fresh.Status.Description, " Steps: ")
 	if !found || !strings.Contains(steps, "app cpu estimate: ") || !strings.Contains(steps, "app memory margin: ") {
-		t.Fatalf("it does not say how: %s", fresh.Status.Description)
+		t.Fatalf("description %s, want the steps of the estimate and the margin", fresh.Status.Description)
 	}
 
 	older := fresh.DeepCopy()
@@ -92,7 +92,7 @@ func TestNumbersBehindMove(t *testing.T) {
 	f.reconcile()
 
 	if got := f.all()["web"].Status.Description; f.writes.Load() != 0 || got != older.Status.Description {
-		t.Errorf("%d writes; %s", f.writes.Load(), got)
+		t.Errorf("%d writes, description %s, want no write where the numbers alone change", f.writes.Load(), got)
 	}
 
 	asked := f.all()["web"]
@@ -103,7 +103,7 @@ func TestNumbersBehindMove(t *testing.T) {
 
 	f.reconcile()
 	if got := f.all()["web"].Status.Description; got != fresh.Status.Description {
-		t.Errorf("asked for: %s", got)
+		t.Errorf("description after a request is %s, want %s", got, fresh.Status.Description)
 	}
 
 	other := f.all()["web"]
@@ -116,7 +116,7 @@ func TestNumbersBehindMove(t *testing.T) {
 	f.reconcile()
 
 	if got := f.all()["web"].Status.Description; got != fresh.Status.Description {
-		t.Errorf("another reason: %s", got)
+		t.Errorf("description after another reason is %s, want %s", got, fresh.Status.Description)
 	}
 }
 
@@ -130,10 +130,10 @@ func TestSourceFails(t *testing.T) {
 	}
 
 	if fmt.Sprint(waits) != "[5s 10s 20s 40s]" {
-		t.Errorf("tries are spaced by %v", waits)
+		t.Errorf("retries are spaced by %v, want [5s 10s 20s 40s]", waits)
 	}
 	if reason, message := f.ready(); reason != reasonSourceFailed || !strings.Contains(message, "connection refused") {
-		t.Errorf("%s: %s", reason, message)
+		t.Errorf("condition Ready is %s: %s, want %s with the error", reason, message, reasonSourceFailed)
 	}
 	if n := f.countEvents(reasonSourceFailed); n != 1 || f.writes.Load() != 0 {
 		t.Errorf("%d events, %d writes; want 1 and none", n, f.writes.Load())
@@ -141,7 +141,7 @@ func TestSourceFails(t *testing.T) {
 
 	f.source.fail = nil
 	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour || len(f.all()) != 1 {
-		t.Errorf("after its return: %v, %v", r, f.all())
+		t.Errorf("Reconcile after the outage = %v with %v, want the next run in 24h and 1 recommendation", r, f.all())
 	}
 }
 
@@ -151,10 +151,10 @@ func TestSourceTooSlow(t *testing.T) {
 	f.HistoryTimeout = time.Millisecond
 	f.source.fail = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	if r := f.reconcile(); r.RequeueAfter != firstRetry {
-		t.Errorf("next try in %s", r.RequeueAfter)
+		t.Errorf("next try in %s, want %s", r.RequeueAfter, firstRetry)
 	}
 	if reason, _ := f.ready(); reason != reasonSourceFailed {
-		t.Errorf("reason %s", reason)
+		t.Errorf("condition Ready has reason %s, want %s", reason, reasonSourceFailed)
 	}
 }
 
@@ -166,10 +166,10 @@ func TestStopping(t *testing.T) {
 
 	result, err := f.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "rule"}})
 	if err != nil || result.RequeueAfter != 0 {
-		t.Errorf("%v, %v", result, err)
+		t.Errorf("Reconcile of a process that stops = %v, error %v, want neither a retry nor an error", result, err)
 	}
 	if reason, _ := f.ready(); reason != "" || f.writes.Load() != 0 {
-		t.Errorf("reason %q, %d writes", reason, f.writes.Load())
+		t.Errorf("reason %q after %d writes, want no condition and no write", reason, f.writes.Load())
 	}
 }
 
@@ -191,7 +191,7 @@ func TestRunSurvivesCrash(t *testing.T) {
 
 			f.reconcile()
 			if reason, _ := f.ready(); reason != reasonWriteFailed {
-				t.Errorf("reason %s", reason)
+				t.Errorf("condition Ready has reason %s, want %s", reason, reasonWriteFailed)
 			}
 
 			f.refuse = nil
@@ -199,7 +199,7 @@ func TestRunSurvivesCrash(t *testing.T) {
 			f.reconcile()
 
 			if reason, message := f.ready(); reason != reasonRoundCompleted {
-				t.Errorf("%s: %s", reason, message)
+				t.Errorf("condition Ready is %s: %s, want %s", reason, message, reasonRoundCompleted)
 			}
 			if n := f.writes.Load(); n != 4 {
 				t.Errorf("%d writes in all, want 4", n)
@@ -207,7 +207,7 @@ func TestRunSurvivesCrash(t *testing.T) {
 
 			for name, r := range f.all() {
 				if r.Status.RecommendedValue == "" || r.Annotations[analysisv1alpha1.AnnotationRunNumber] != "1" {
-					t.Errorf("%s is half written: %+v", name, r)
+					t.Errorf("recommendation %s is %+v, want a value and run number 1", name, r)
 				}
 			}
 		})
@@ -232,7 +232,7 @@ func TestEverySecondWriteFails(t *testing.T) {
 
 	f.settle()
 	if reason, message := f.ready(); reason != reasonRoundCompleted {
-		t.Errorf("%s: %s", reason, message)
+		t.Errorf("condition Ready is %s: %s, want %s", reason, message, reasonRoundCompleted)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestOneObjectCannotBeWritten(t *testing.T) {
 		}
 
 		if reason, _ := f.ready(); reason != reasonWriteFailed {
-			t.Errorf("reason %s after try %d", reason, tries)
+			t.Errorf("reason %s after try %d, want %s", reason, tries, reasonWriteFailed)
 		}
 		f.clock.SetTime(f.clock.Now().Add(r.RequeueAfter))
 	}
@@ -265,10 +265,10 @@ func TestOneObjectCannotBeWritten(t *testing.T) {
 		t.Errorf("gave up after %d tries, want %d", tries+1, maxTries)
 	}
 	if reason, message := f.ready(); reason != reasonTargetsFailed || !strings.Contains(message, "1 of 2 targets") {
-		t.Errorf("%s: %s", reason, message)
+		t.Errorf("condition Ready is %s: %s, want %s of 1 of 2 targets", reason, message, reasonTargetsFailed)
 	}
 	if len(f.source.asked) != 2*maxTries {
-		t.Errorf("the source was asked %d times; only the target that failed is looked at again", len(f.source.asked))
+		t.Errorf("%d queries, want %d: only the target that failed is evaluated again", len(f.source.asked), 2*maxTries)
 	}
 
 	if n := f.writes.Load(); n != 2 {
@@ -286,7 +286,7 @@ func TestNamespaceTerminating(t *testing.T) {
 
 	f.reconcile()
 	if reason, message := f.ready(); reason != reasonRoundCompleted {
-		t.Errorf("%s: %s", reason, message)
+		t.Errorf("condition Ready is %s: %s, want %s", reason, message, reasonRoundCompleted)
 	}
 }
 
@@ -299,7 +299,7 @@ func TestValueIsKept(t *testing.T) {
 
 	before := f.all()["web"]
 	if before.Status.RecommendedValue == "" {
-		t.Fatalf("%+v", before)
+		t.Fatalf("recommendation %+v, want a value", before)
 	}
 
 	if err := f.Client.Delete(t.Context(), deployment("gone")); err != nil {
@@ -312,17 +312,17 @@ func TestValueIsKept(t *testing.T) {
 
 	after := f.all()
 	if _, there := after["gone"]; there || len(after) != 1 {
-		t.Errorf("recommendations %v", after)
+		t.Errorf("recommendations %v, want that of web alone", after)
 	}
 
 	web := after["web"]
 	if web.Status.RecommendedValue != before.Status.RecommendedValue || !web.Status.LastUpdateTime.Equal(before.Status.LastUpdateTime) {
-		t.Errorf("the last value was not kept: %+v", web.Status)
+		t.Errorf("status %+v, want the last value and its time kept", web.Status)
 	}
 
 	failed := meta.FindStatusCondition(web.Status.Conditions, conditionFailed)
 	if failed == nil || failed.Status != metav1.ConditionTrue || web.Annotations[analysisv1alpha1.AnnotationMessage] == analysisv1alpha1.MessageSuccess {
-		t.Errorf("nothing says that the evaluation failed: %+v", web)
+		t.Errorf("recommendation %+v, want condition Failed and a message", web)
 	}
 }
 
@@ -356,11 +356,11 @@ func checkTakenOver(t *testing.T, name string) {
 	}
 
 	if len(list.Items) != 1 || list.Items[0].Name != old.Name || list.Items[0].Status.RecommendedValue == "" {
-		t.Fatalf("%+v", list.Items)
+		t.Fatalf("recommendations %+v, want %s alone, with a value", list.Items, old.Name)
 	}
 
 	if got := list.Items[0]; got.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeStatus || got.Labels["mine"] != "yes" {
-		t.Errorf("what the user had set is gone: %+v", got)
+		t.Errorf("recommendation %+v, want the adoption type and the label of the user kept", got)
 	}
 }
 
@@ -379,7 +379,7 @@ func TestForgedLabels(t *testing.T) {
 
 	for _, rec := range list.Items {
 		if (rec.Namespace == "shop") != (rec.Status.RecommendedValue != "") {
-			t.Errorf("recommendation %s/%s has value %q", rec.Namespace, rec.Name, rec.Status.RecommendedValue)
+			t.Errorf("recommendation %s/%s has value %q, want a value in namespace shop alone", rec.Namespace, rec.Name, rec.Status.RecommendedValue)
 		}
 	}
 
@@ -405,7 +405,7 @@ func TestRuleWithoutRecommenders(t *testing.T) {
 
 	f.reconcile()
 	if got := f.all(); len(got) != 0 {
-		t.Errorf("recommendations without a recommender: %v", got)
+		t.Errorf("recommendations %v without a recommender, want none", got)
 	}
 }
 
@@ -414,12 +414,12 @@ func TestInvalidInterval(t *testing.T) {
 	f := newFixture(t, testRule("soon"), deployment("web"))
 	for range 2 {
 		if r := f.reconcile(); r.RequeueAfter != 0 {
-			t.Errorf("it is tried again in %s", r.RequeueAfter)
+			t.Errorf("a rule with an invalid interval is retried in %s, want never", r.RequeueAfter)
 		}
 	}
 
 	if reason, message := f.ready(); reason != reasonInvalidInterval || !strings.Contains(message, `"soon"`) {
-		t.Errorf("%s: %s", reason, message)
+		t.Errorf("condition Ready is %s: %s, want %s with the interval", reason, message, reasonInvalidInterval)
 	}
 	if n := f.countEvents(reasonInvalidInterval); n != 1 || len(f.source.asked) != 0 {
 		t.Errorf("%d events, %d questions; want 1 and none", n, len(f.source.asked))
@@ -449,7 +449,7 @@ func TestCacheBehind(t *testing.T) {
 
 	asked := len(f.source.asked)
 	if r := f.reconcile(); r.RequeueAfter <= 0 || len(f.source.asked) != asked {
-		t.Errorf("next run in %s after %d more questions", r.RequeueAfter, len(f.source.asked)-asked)
+		t.Errorf("next run in %s after %d more queries, want a wait without queries", r.RequeueAfter, len(f.source.asked)-asked)
 	}
 }
 
@@ -464,7 +464,7 @@ func TestWriteFailureAfterOutage(t *testing.T) {
 	f.source.fail = nil
 	f.refuse = func(string, client.Object) error { return errors.New("denied") }
 	if r := f.reconcile(); r.RequeueAfter != firstRetry {
-		t.Errorf("after the first failed write the next try is in %s", r.RequeueAfter)
+		t.Errorf("after the first failed write the next try is in %s, want %s", r.RequeueAfter, firstRetry)
 	}
 }
 
@@ -497,7 +497,7 @@ func TestRuleWithoutTargets(t *testing.T) {
 
 			ready := meta.FindStatusCondition(f.rule().Status.Conditions, analysisv1alpha1.ConditionReady)
 			if ready == nil || ready.Status != c.status || ready.Reason != c.reason || !strings.Contains(ready.Message, c.message) {
-				t.Errorf("condition %+v", ready)
+				t.Errorf("condition %+v, want status %v, reason %s and a message with %q", ready, c.status, c.reason, c.message)
 			}
 		})
 	}

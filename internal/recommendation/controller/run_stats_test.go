@@ -43,12 +43,12 @@ func TestYoungTargets(t *testing.T) {
 			}
 
 			if r := f.reconcile(); r.RequeueAfter != 3*time.Minute {
-				t.Errorf("back in %s", r.RequeueAfter)
+				t.Errorf("Reconcile comes back in %s, want 3m", r.RequeueAfter)
 			}
 
 			reason, message := f.ready()
 			if reason != reasonTargetsYoung || !strings.HasPrefix(message, "1 target was evaluated. 2 are younger than creation-cooldown (3m0s)") {
-				t.Errorf("%s: %s", reason, message)
+				t.Errorf("condition Ready is %s: %s, want %s with 1 evaluated and 2 young targets", reason, message, reasonTargetsYoung)
 			}
 
 			last := f.clock.Now()
@@ -66,7 +66,7 @@ func TestYoungTargets(t *testing.T) {
 				t.Errorf("the next run in %s, want %s", r.RequeueAfter, want)
 			}
 			if reason, message := f.ready(); reason != reasonRoundCompleted || !strings.HasPrefix(message, "3 targets") {
-				t.Errorf("%s: %s", reason, message)
+				t.Errorf("condition Ready is %s: %s, want %s of 3 targets", reason, message, reasonRoundCompleted)
 			}
 
 			all := f.all()
@@ -76,13 +76,13 @@ func TestYoungTargets(t *testing.T) {
 
 			for name, r := range all {
 				if got := r.Annotations[analysisv1alpha1.AnnotationRunNumber]; got != "1" {
-					t.Errorf("%s has run number %s", name, got)
+					t.Errorf("%s has run number %s, want 1", name, got)
 				}
 			}
 
 			asked := len(f.source.asked)
 			if r := f.reconcile(); r.RequeueAfter != want || len(f.source.asked) != asked {
-				t.Errorf("once more: the next run in %s, %d questions more", r.RequeueAfter, len(f.source.asked)-asked)
+				t.Errorf("next run in %s after %d more queries, want %s without one", r.RequeueAfter, len(f.source.asked)-asked, want)
 			}
 		})
 	}
@@ -100,14 +100,14 @@ func TestYoungTargetsOutliveAnOutage(t *testing.T) {
 
 	f.source.fail = func(context.Context) error { return errors.New("down") }
 	if r := f.reconcile(); r.RequeueAfter != firstRetry {
-		t.Errorf("after a failure back in %s", r.RequeueAfter)
+		t.Errorf("Reconcile after a failure comes back in %s, want %s", r.RequeueAfter, firstRetry)
 	}
 
 	f.source.fail = nil
 	f.reconcile()
 
 	if reason, message := f.ready(); reason != reasonRoundCompleted || len(f.all()) != 1 {
-		t.Errorf("%s: %s, %d recommendations", reason, message, len(f.all()))
+		t.Errorf("condition Ready is %s: %s, with %d recommendations, want %s with 1", reason, message, len(f.all()), reasonRoundCompleted)
 	}
 }
 
@@ -131,7 +131,7 @@ recommenders:
 	f.reconcile()
 
 	if reason, message := f.ready(); reason != reasonRoundCompleted || !strings.HasPrefix(message, "0 targets were evaluated. 1 is left out") {
-		t.Errorf("%s: %s", reason, message)
+		t.Errorf("condition Ready is %s: %s, want %s without a target, because 1 is left out", reason, message, reasonRoundCompleted)
 	}
 }
 
@@ -155,19 +155,19 @@ func TestChangedSpecOutlivesAnOutage(t *testing.T) {
 			f.source.fail = func(context.Context) error { return errors.New("down") }
 			for range 2 {
 				if got := f.reconcile(); got.RequeueAfter <= 0 || got.RequeueAfter > 2*firstRetry {
-					t.Errorf("while the source is down: back in %s", got.RequeueAfter)
+					t.Errorf("Reconcile during the outage comes back in %s, want at most %s", got.RequeueAfter, 2*firstRetry)
 				}
 			}
 
 			if reason, _ := f.ready(); reason != reasonSourceFailed {
-				t.Errorf("reason %s", reason)
+				t.Errorf("condition Ready has reason %s, want %s", reason, reasonSourceFailed)
 			}
 
 			f.source.fail = nil
 			f.reconcile()
 
 			if reason, _ := f.ready(); reason != reasonRoundCompleted {
-				t.Errorf("after the outage: %s", reason)
+				t.Errorf("condition Ready has reason %s after the outage, want %s", reason, reasonRoundCompleted)
 			}
 			if got := f.rule().Status.RunNumber; got != 2 {
 				t.Errorf("run number %d, want 2", got)

@@ -53,20 +53,20 @@ func TestSavings(t *testing.T) {
 	web := f.all()["web"]
 	s := web.Status.Savings
 	if s == nil || s.Currency != "EUR" || s.PricedFrom != string(cost.FromNodes) || p.asked != 1 {
-		t.Fatalf("savings %+v after %d questions", s, p.asked)
+		t.Fatalf("savings %+v after %d reads of prices, want EUR of the nodes after 1", s, p.asked)
 	}
 
 	// The container requests 2 cores and no memory.
 	monthly, err := strconv.ParseFloat(s.Monthly, 64)
 	if cores := s.CPU.AsApproximateFloat64(); err != nil || cores <= 0 || cores >= 2 || monthly < cores*730-0.01 || monthly > cores*730+0.01 {
-		t.Errorf("%v cores save %s: %v", cores, s.Monthly, err)
+		t.Errorf("%v cores save %s, error %v, want 730 for each core", cores, s.Monthly, err)
 	}
 
 	if !s.Memory.IsZero() || len(s.NotCounted) != 1 || s.NotCounted[0] != "memory of app: no request today" {
-		t.Errorf("%+v", s)
+		t.Errorf("savings %+v, want no memory, because app has no request today", s)
 	}
 	if unheard := f.all()["unheard"]; unheard.Status.Savings != nil {
-		t.Errorf("a workload without a number saves %+v", unheard.Status.Savings)
+		t.Errorf("savings of a workload without a recommendation = %+v, want none", unheard.Status.Savings)
 	}
 
 	p.err = errors.New("forbidden")
@@ -75,10 +75,10 @@ func TestSavings(t *testing.T) {
 
 	web = f.all()["web"]
 	if kept := web.Status.Savings; kept == nil || kept.Monthly != s.Monthly || p.asked != 2 {
-		t.Errorf("without prices %+v, after %d questions", kept, p.asked)
+		t.Errorf("savings without prices %+v after %d reads, want the last ones after 2", kept, p.asked)
 	}
 	if reason, message := f.ready(); reason != reasonRoundCompleted {
-		t.Errorf("the run without prices: %s: %s", reason, message)
+		t.Errorf("condition Ready without prices is %s: %s, want %s", reason, message, reasonRoundCompleted)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestNoPricer(t *testing.T) {
 	f.reconcile()
 
 	if web := f.all()["web"]; web.Status.RecommendedValue == "" || web.Status.Savings != nil {
-		t.Errorf("%+v", web.Status)
+		t.Errorf("status %+v, want a value without savings", web.Status)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestSavingsMetric(t *testing.T) {
 		m.observe(rec, parsedValue{})
 
 		if n := gathered(t, m); n != 1 {
-			t.Errorf("%d series are left", n)
+			t.Errorf("%d series after the deletion, want 1", n)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func TestSelectorFailsForAWhile(t *testing.T) {
 
 		reason, message := f.ready()
 		if reason != reasonReadFailed || !strings.Contains(message, "spec.resourceSelectors[1]: the API server is overloaded") {
-			t.Errorf("%s: %s", reason, message)
+			t.Errorf("condition Ready is %s: %s, want %s of spec.resourceSelectors[1]", reason, message, reasonReadFailed)
 		}
 
 		f.clock.SetTime(f.clock.Now().Add(wait))
@@ -76,15 +76,15 @@ func TestSelectorFailsForAWhile(t *testing.T) {
 
 	kinds.err = nil
 	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour {
-		t.Errorf("the next run in %s", r.RequeueAfter)
+		t.Errorf("next run in %s, want 24h", r.RequeueAfter)
 	}
 	if reason, _ := f.ready(); reason != reasonRoundCompleted || f.rule().Status.RunNumber != 1 || len(f.all()) != 2 {
-		t.Errorf("%s, run %d with %d recommendations", reason, f.rule().Status.RunNumber, len(f.all()))
+		t.Errorf("reason %s, run %d with %d recommendations, want %s, run 1 with 2", reason, f.rule().Status.RunNumber, len(f.all()), reasonRoundCompleted)
 	}
 
 	for _, asked := range f.source.asked[2:] {
 		if fmt.Sprint(asked.Namespaces) != "[bank]" {
-			t.Errorf("the source was asked about %v again", asked.Namespaces)
+			t.Errorf("the source was queried for %v again, want bank alone", asked.Namespaces)
 		}
 	}
 }

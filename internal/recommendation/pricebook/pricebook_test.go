@@ -42,7 +42,7 @@ func TestDefault(t *testing.T) {
 	}
 
 	if book.Source == "" || book.Date == "" {
-		t.Error("the default does not say where its figures are from")
+		t.Errorf("the default price book has source %q and date %q, want both", book.Source, book.Date)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestExample(t *testing.T) {
 	}
 
 	if len(book.Groups) == 0 || len(book.CapacityTypes) == 0 {
-		t.Errorf("the example shows too little: %+v", book)
+		t.Errorf("the example is %+v, want groups and capacity types", book)
 	}
 }
 
@@ -80,11 +80,11 @@ func TestLoadFails(t *testing.T) {
 		"far too long": {write("long.yaml", "#"+strings.Repeat("x", maxFile)), "larger"},
 	} {
 		if book, err := Load(c.path); book != nil || err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v does not say %q", name, err, c.says)
+			t.Errorf("%s: Load = %v, error %v, want an error with %q", name, book, err, c.says)
 		}
 	}
 
 	if book, err := Load(""); err != nil || book.Currency != "USD" {
-		t.Errorf("without a path: %+v, %v", book, err)
+		t.Errorf("Load of no path = %+v, error %v, want prices in USD", book, err)
 	}
 }

@@ -35,7 +35,7 @@ func exported(t *testing.T, c prometheus.Collector) string {
 
 	series := slices.DeleteFunc(strings.Split(string(text), "\n"), func(line string) bool { return line == "" || strings.HasPrefix(line, "#") })
 	if n := testutil.CollectAndCount(c); n != len(series) {
-		t.Errorf("%d series, of which %d have known names", n, len(series))
+		t.Errorf("%d series, of which %d have known names, want only these", n, len(series))
 	}
 
 	return strings.Join(series, "\n")
@@ -111,14 +111,14 @@ func TestMetrics(t *testing.T) {
 
 	m.Elected = make(chan struct{})
 	if got := exported(t, m); got != "" {
-		t.Errorf("a replica that does not lead exports %s", got)
+		t.Errorf("a replica that does not lead exports %s, want nothing", got)
 	}
 
 	m = b.metrics()
 	b.clock.Step(time.Hour)
 
 	if got := exported(t, m); !strings.Contains(got, "crane_autoscaling_cron{resourceIdentifier=\"cron\",targetKind=\"Deployment\",targetName=\"web\",targetNamespace=\"shop\"} 2") {
-		t.Errorf("after the window: %s", got)
+		t.Errorf("after the window: %s, want 2 replicas", got)
 	}
 
 	for _, o := range []client.Object{
@@ -132,7 +132,7 @@ func TestMetrics(t *testing.T) {
 	}
 
 	if got := exported(t, m); got != "" {
-		t.Errorf("after the deletion of all objects: %s", got)
+		t.Errorf("after the deletion of all objects: %s, want nothing", got)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestScaleCount(t *testing.T) {
 	m.recordScaling(hpa(2, "ReadyForNewScale"), hpa(3, "FailedUpdateScale"))
 
 	if got := exported(t, m); got != "" {
-		t.Errorf("counted %s", got)
+		t.Errorf("counted %s, want nothing", got)
 	}
 
 	m.recordScaling(hpa(2, "ReadyForNewScale"), hpa(3, "SucceededRescale"))
@@ -167,7 +167,7 @@ func TestScaleCount(t *testing.T) {
 
 	m.forgetHPA(client.ObjectKeyFromObject(hpa(0, "")))
 	if got := exported(t, m); got != "" {
-		t.Errorf("after the deletion: %s", got)
+		t.Errorf("after the deletion: %s, want nothing", got)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestForecastThatIsNotWorthIt(t *testing.T) {
 	b.reconcile(t, "web")
 
 	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 2 {
-		t.Fatalf("%d metrics with a forecast that is worth it", n)
+		t.Fatalf("%d metrics with a forecast that is worth it, want 2", n)
 	}
 
 	b.editChoice(t, func(c *predictionv1alpha1.ScalingChoice) {
@@ -96,10 +96,10 @@ func TestForecastThatIsNotWorthIt(t *testing.T) {
 
 	got := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
 	if got == nil || got.Reason != autoscalingv1alpha1.ReasonPredictionIgnored || !strings.Contains(got.Message, "costs more on past days than it avoids (the HPA alone was never under capacity)") {
-		t.Errorf("condition %+v", got)
+		t.Errorf("condition %+v, want %s because the forecast costs more than it avoids", got, autoscalingv1alpha1.ReasonPredictionIgnored)
 	}
 	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 1 {
-		t.Errorf("%d metrics with a forecast that is not", n)
+		t.Errorf("%d metrics with a forecast that is not worth it, want 1", n)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestPodStartupThatCannotBeRead(t *testing.T) {
 	e, _ = b.reconcile(t, "web")
 	got := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
 	if got == nil || !strings.Contains(got.Message, `pod-startup: "soon": must be a duration`) {
-		t.Errorf("condition %+v", got)
+		t.Errorf("condition %+v, want one about the annotation pod-startup", got)
 	}
 
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
@@ -127,6 +127,6 @@ func TestPodStartupThatCannotBeRead(t *testing.T) {
 	}
 
 	if plant := tsp.Spec.PredictionMetrics[0].Scaling; plant == nil || plant.LagSeconds != 105 || len(b.hpa(t, "ehpa-web").Spec.Metrics) != 1 {
-		t.Errorf("the account is about %+v, the HPA has %d metrics", plant, len(b.hpa(t, "ehpa-web").Spec.Metrics))
+		t.Errorf("the plant is %+v and the HPA has %d metrics, want a lag of 105 s and 1 metric", plant, len(b.hpa(t, "ehpa-web").Spec.Metrics))
 	}
 }

@@ -77,7 +77,7 @@ func TestForecastTargetFollowsPods(t *testing.T) {
 			}
 			if ready := meta.FindStatusCondition(e.Status.Conditions, "PredictionReady"); c.want == "no forecast" &&
 				!strings.Contains(ready.Message, "container main requests no cpu") {
-				t.Errorf("message %q", ready.Message)
+				t.Errorf("message %q, want one about container main without a CPU request", ready.Message)
 			}
 		})
 	}
@@ -123,13 +123,13 @@ func TestPodRequestsAreReread(t *testing.T) {
 
 	want("after a change of the autoscaler", "600m")
 	if n := len(b.Requests.readings); n != 1 {
-		t.Errorf("%d readings are kept", n)
+		t.Errorf("%d readings are kept, want 1", n)
 	}
 	if err := b.Client.Delete(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
 
 	if _, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}); err != nil || len(b.Requests.readings) != 0 {
-		t.Errorf("%v, %d readings are kept after a deletion", err, len(b.Requests.readings))
+		t.Errorf("Reconcile returned error %v and keeps %d readings after a deletion, want none", err, len(b.Requests.readings))
 	}
 }

@@ -107,7 +107,7 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 
 	e, _ := b.reconcile(t, "web")
 	if conditionText(e, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" || conditionText(e, "PredictionReady") != "True/Predicting" {
-		t.Fatalf("conditions %+v", e.Status.Conditions)
+		t.Fatalf("conditions %+v, want Ready and PredictionReady", e.Status.Conditions)
 	}
 
 	since := meta.FindStatusCondition(e.Status.Conditions, "Ready").LastTransitionTime
@@ -116,17 +116,17 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 		b.writeHPAStatus(t, "ehpa-web", 4, 4, 57+int32(i%4))
 
 		if _, n := b.reconcile(t, "web"); n > 0 {
-			t.Fatalf("round %d: %d writes", i, n)
+			t.Fatalf("reconciliation %d: %d writes, want none", i, n)
 		}
 	}
 
 	b.writeHPAStatus(t, "ehpa-web", 4, 6, 90)
 	e, n := b.reconcile(t, "web")
 	if n == 0 || *e.Status.ExpectReplicas != 6 || e.Status.Winner != "resource.cpu" {
-		t.Errorf("%d writes, status %+v", n, e.Status)
+		t.Errorf("%d writes, status %+v, want a write of 6 replicas by resource.cpu", n, e.Status)
 	}
 	if got := meta.FindStatusCondition(e.Status.Conditions, "Ready").LastTransitionTime; !got.Equal(&since) {
-		t.Errorf("Ready since %s, was %s: it moved without a transition", got, since)
+		t.Errorf("Ready since %s, want %s: it moved without a transition", got, since)
 	}
 }
 
@@ -138,13 +138,13 @@ func TestForecastRunsOut(t *testing.T) {
 	b.reconcile(t, "web")
 
 	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 2 {
-		t.Fatalf("%d metrics", n)
+		t.Fatalf("the HPA has %d metrics, want 2", n)
 	}
 
 	b.clock.Step(119*time.Minute + time.Second)
 	e, _ := b.reconcile(t, "web")
 	if got := conditionText(e, "PredictionReady"); got != "False/PredictionIgnored" || len(b.hpa(t, "ehpa-web").Spec.Metrics) != 1 {
-		t.Errorf("PredictionReady %s with %d metrics", got, len(b.hpa(t, "ehpa-web").Spec.Metrics))
+		t.Errorf("PredictionReady %s with %d metrics, want False/PredictionIgnored with 1", got, len(b.hpa(t, "ehpa-web").Spec.Metrics))
 	}
 }
 
@@ -187,7 +187,7 @@ func TestContradictoryBounds(t *testing.T) {
 
 	e, _ = b.reconcile(t, "web")
 	if got := conditionText(e, "Ready"); got != "False/InvalidSpec" || b.hpa(t, "ehpa-web").Spec.MaxReplicas != 20 {
-		t.Errorf("%s, maxReplicas %d", got, b.hpa(t, "ehpa-web").Spec.MaxReplicas)
+		t.Errorf("Ready %s, maxReplicas %d, want False/InvalidSpec and the 20 of before", got, b.hpa(t, "ehpa-web").Spec.MaxReplicas)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestTargetThatMovesOn(t *testing.T) {
 
 	e, _ = b.reconcile(t, "web")
 	if got := conditionText(e, "Ready"); got != "False/FailedGetScale" || b.hpa(t, "ehpa-web") != nil {
-		t.Errorf("%s, HPA %+v", got, b.hpa(t, "ehpa-web"))
+		t.Errorf("Ready %s, HPA %+v, want False/FailedGetScale and no HPA", got, b.hpa(t, "ehpa-web"))
 	}
 }
 
@@ -230,7 +230,7 @@ func TestOneForecastForATarget(t *testing.T) {
 	b.reconcile(t, "web")
 	young, _ := b.reconcile(t, "young")
 	if conditionText(young, "Ready") != "False/TargetTaken" || !listed("ehpa-web") || listed("ehpa-young") {
-		t.Errorf("%s, found: old %v, young %v", conditionText(young, "Ready"), listed("ehpa-web"), listed("ehpa-young"))
+		t.Errorf("Ready %s, found old %v, young %v, want False/TargetTaken and the old one alone", conditionText(young, "Ready"), listed("ehpa-web"), listed("ehpa-young"))
 	}
 
 	old, _ := b.reconcile(t, "web")
@@ -239,12 +239,12 @@ func TestOneForecastForATarget(t *testing.T) {
 	}
 
 	if young, _ = b.reconcile(t, "young"); !listed("ehpa-young") || conditionText(young, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" {
-		t.Errorf("after the old one: %s, found %v", conditionText(young, "Ready"), listed("ehpa-young"))
+		t.Errorf("after the old one: Ready %s, found %v, want the young one ready and found", conditionText(young, "Ready"), listed("ehpa-young"))
 	}
 
 	b.reconcile(t, "young") // reads the HPA that it created
 	if _, n := b.reconcile(t, "young"); n > 0 {
-		t.Errorf("%d writes for nothing", n)
+		t.Errorf("%d writes without a change, want none", n)
 	}
 }
 
@@ -297,7 +297,7 @@ func TestPredictionNeverScalesBelowCurrentMetrics(t *testing.T) {
 
 		without := computePreview(t, current, use, nil)
 		if *with.replicas < *without.replicas {
-			t.Fatalf("round %d: %d pods at %.0f %% and a forecast of %.2f cores: %d replicas, %d without", i, current, 100*use, cores, *with.replicas, *without.replicas)
+			t.Fatalf("step %d: %d pods at %.0f %% and a forecast of %.2f cores: %d replicas, want at least the %d without it", i, current, 100*use, cores, *with.replicas, *without.replicas)
 		}
 	}
 }
@@ -330,7 +330,7 @@ func computePreview(t *testing.T, current int32, use float64, forecast *float64)
 
 	p := decide(o, b.Queries, b.Settings)
 	if !p.computePreview {
-		t.Fatalf("nothing is computed: %+v", p.ready)
+		t.Fatalf("decide plans no preview, want one: %+v", p.ready)
 	}
 
 	return b.Preview.Compute(t.Context(), o, p)
@@ -340,10 +340,10 @@ func TestPreviewSaysWhy(t *testing.T) {
 	cores := 1.8
 	p := computePreview(t, 4, 0.3, &cores)
 	if *p.replicas != 8 || p.winner != "prediction of resource.cpu" || !strings.Contains(p.reason, "limited to 8") {
-		t.Errorf("%+v", p)
+		t.Errorf("preview %+v, want 8 replicas by the prediction, limited", p)
 	}
 	if len(p.proposals) != 2 || *p.proposals[0].Replicas != 2 || *p.proposals[1].Replicas != 12 || p.proposals[1].Target != "150m" {
-		t.Errorf("%+v", p.proposals)
+		t.Errorf("proposals %+v, want 2 replicas and 12 at a target of 150m", p.proposals)
 	}
 }
 
@@ -432,7 +432,7 @@ func TestQueries(t *testing.T) {
 			text = got.ExpressionQuery.Expression
 		}
 		if text != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s: %s, %v", name, text, err)
+			t.Errorf("%s: query %s, error %v, want %s, error %q", name, text, err, c.want, c.err)
 		}
 	}
 }
@@ -453,10 +453,10 @@ func TestNoPromQL(t *testing.T) {
 
 	e, _ := b.reconcile(t, "web")
 	if got := conditionText(e, "Ready"); got != "True/EffectiveHorizontalPodAutoscalerReady" {
-		t.Errorf("Ready %s", got)
+		t.Errorf("Ready %s, want True/EffectiveHorizontalPodAutoscalerReady", got)
 	}
 	if h := b.hpa(t, "ehpa-web"); *h.Spec.MinReplicas != 8 || len(h.Spec.Metrics) != 2 {
-		t.Errorf("HPA %+v", h.Spec)
+		t.Errorf("HPA %+v, want minReplicas 8 and 2 metrics", h.Spec)
 	}
 
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
@@ -465,12 +465,12 @@ func TestNoPromQL(t *testing.T) {
 	}
 
 	if m := tsp.Spec.PredictionMetrics; len(m) != 1 || m[0].ResourceIdentifier != "resource.cpu" {
-		t.Errorf("forecast are %+v", m)
+		t.Errorf("forecasts of %+v, want resource.cpu alone", m)
 	}
 
 	ready := meta.FindStatusCondition(e.Status.Conditions, "PredictionReady")
 	if ready == nil || ready.Status != metav1.ConditionFalse || !strings.Contains(ready.Message, "pods.requests: its forecast needs PromQL") {
-		t.Errorf("PredictionReady %+v", ready)
+		t.Errorf("PredictionReady %+v, want False because pods.requests needs PromQL", ready)
 	}
 }
 
@@ -500,19 +500,19 @@ func TestRulesAreReadLate(t *testing.T) {
 
 	b.rules = rules
 	if got := query(); !strings.HasPrefix(got, "sum(busy{") {
-		t.Fatalf("by the rule: %q", got)
+		t.Fatalf("query with the rule is %q, want one of busy", got)
 	}
 
 	b.rules = nil
 	b.rulesUnread = true
 
 	if got := query(); !strings.HasPrefix(got, "sum(busy{") {
-		t.Errorf("before it is read: %q", got)
+		t.Errorf("query before the rules are read is %q, want one of busy", got)
 	}
 
 	b.rulesUnread = false
 	if got := query(); got != "" {
-		t.Errorf("without a rule: %q", got)
+		t.Errorf("query without a rule is %q, want none", got)
 	}
 }
 
@@ -526,26 +526,26 @@ func TestRulesFollower(t *testing.T) {
 
 	f := &RulesWatcher{File: path}
 	if _, err := f.reload(t.Context()); err == nil {
-		t.Error("a file that is not there is read")
+		t.Error("reload of a file that does not exist returned no error, want one")
 	}
 	if _, known := f.Current(); known {
-		t.Error("what has not been read is known")
+		t.Error("Current reports rules before they are read, want none")
 	}
 
 	write("externalRules: [{seriesQuery: a, metricsQuery: 'a'}]")
 	changed, err := f.reload(t.Context())
 	rules, known := f.Current()
 	if err != nil || !changed || !known || rules == nil {
-		t.Errorf("%v, %v, %v", changed, known, err)
+		t.Errorf("reload: changed %v, read %v, error %v, want changed rules", changed, known, err)
 	}
 	if changed, err := f.reload(t.Context()); changed || err != nil {
-		t.Errorf("what is the same has changed: %v", err)
+		t.Errorf("reload of the same file: changed %v, error %v, want no change", changed, err)
 	}
 
 	write("externalRules: [{}]")
 	changed, err = f.reload(t.Context())
 	if again, _ := f.Current(); changed || err == nil || again != rules {
-		t.Errorf("bad rules are in force: %v", err)
+		t.Errorf("reload of bad rules: changed %v, error %v, want an error and the rules of before", changed, err)
 	}
 
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "adapter"}, Data: map[string]string{"config.yaml": "rules: []"}}
@@ -553,12 +553,12 @@ func TestRulesFollower(t *testing.T) {
 
 	f = &RulesWatcher{ConfigMap: client.ObjectKeyFromObject(m), Key: "config.yaml", Reader: b.Client}
 	if changed, err := f.reload(t.Context()); !changed || err != nil {
-		t.Errorf("%v, %v", changed, err)
+		t.Errorf("reload of other rules: changed %v, error %v, want a change", changed, err)
 	}
 
 	f.Key = "other"
 	if _, err := f.reload(t.Context()); err == nil || !strings.Contains(err.Error(), `no key "other"`) {
-		t.Errorf("%v", err)
+		t.Errorf("reload of a ConfigMap without the key: error %v, want one that names it", err)
 	}
 }
 
@@ -573,7 +573,7 @@ func TestPropagation(t *testing.T) {
 
 	h := b.hpa(t, "ehpa-web")
 	if h.Labels["team"] != "shop" || h.Labels["other"] != "" || h.Annotations["cost/center"] != "7" || h.Annotations["note"] != "" {
-		t.Errorf("%v %v", h.Labels, h.Annotations)
+		t.Errorf("labels %v, annotations %v, want those that are propagated alone", h.Labels, h.Annotations)
 	}
 
 	h.Annotations["theirs"] = "stays"
@@ -588,10 +588,10 @@ func TestPropagation(t *testing.T) {
 
 	b.reconcile(t, "web")
 	if h = b.hpa(t, "ehpa-web"); h.Annotations["theirs"] != "stays" || h.Annotations["cost/center"] != "" {
-		t.Errorf("%v", h.Annotations)
+		t.Errorf("annotations %v, want those of others kept and the removed one gone", h.Annotations)
 	}
 	if _, n := b.reconcile(t, "web"); n > 0 {
-		t.Errorf("%d writes for nothing", n)
+		t.Errorf("%d writes without a change, want none", n)
 	}
 }
 
@@ -612,10 +612,10 @@ func TestIdentifiersAreUnique(t *testing.T) {
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("a", 253)
 	if n := managedName(long); len(n) > 253 || n == managedName(long[1:]) {
-		t.Errorf("%d characters", len(n))
+		t.Errorf("managedName has %d characters, want at most 253, and another name for another autoscaler", len(n))
 	}
 	if v := labelValue(long); len(v) > 63 {
-		t.Errorf("%d characters", len(v))
+		t.Errorf("labelValue has %d characters, want at most 63", len(v))
 	}
 }
 
@@ -641,7 +641,7 @@ func BenchmarkReconcileSteady(b *testing.B) {
 
 	for b.Loop() {
 		if _, n := k.reconcile(b, "web-0"); n > 0 {
-			b.Fatalf("%d writes", n)
+			b.Fatalf("%d writes without a change, want none", n)
 		}
 	}
 }
@@ -696,7 +696,7 @@ func TestOptedOut(t *testing.T) {
 				t.Errorf("%s, maxReplicas %d, want 20 as before the label", got, b.hpa(t, "ehpa-web").Spec.MaxReplicas)
 			}
 			if e, _ := b.reconcile(t, "new"); conditionText(e, "Ready") != "False/OptedOut" || b.hpa(t, "ehpa-new") != nil {
-				t.Errorf("a new autoscaler is %s with HPA %v", conditionText(e, "Ready"), b.hpa(t, "ehpa-new"))
+				t.Errorf("a new autoscaler is %s with HPA %v, want False/OptedOut without one", conditionText(e, "Ready"), b.hpa(t, "ehpa-new"))
 			}
 			if scale, err := b.Targets.Get(t.Context(), targetRef(web(func(e *scaler) { e.Spec.ScaleTargetRef.Name = "new" }))); err != nil || scale.Replicas != 4 {
 				t.Errorf("%d replicas, want 4 in spite of specificReplicas: %v", scale.Replicas, err)
@@ -710,7 +710,7 @@ func TestOptedOut(t *testing.T) {
 			set("false")
 			e, _ = b.reconcile(t, "web")
 			if got := conditionText(e, "Ready"); got != "True/EffectiveHorizontalPodAutoscalerReady" || b.hpa(t, "ehpa-web").Spec.MaxReplicas != 30 {
-				t.Errorf("without the label: %s, maxReplicas %d", got, b.hpa(t, "ehpa-web").Spec.MaxReplicas)
+				t.Errorf("without the label: Ready %s, maxReplicas %d, want True and 30", got, b.hpa(t, "ehpa-web").Spec.MaxReplicas)
 			}
 		})
 	}
@@ -727,7 +727,7 @@ func TestAdoptedHPAIsReleasedToASibling(t *testing.T) {
 	b.reconcile(t, "web")
 
 	if h := b.hpa(t, "own"); h.Spec.MaxReplicas != 20 || metav1.GetControllerOf(h) == nil {
-		t.Fatalf("not adopted: %+v", h)
+		t.Fatalf("HPA %+v, want an adopted one with maxReplicas 20", h)
 	}
 
 	older := web(func(e *scaler) {
@@ -742,9 +742,9 @@ func TestAdoptedHPAIsReleasedToASibling(t *testing.T) {
 
 	e, _ := b.reconcile(t, "web")
 	if got := conditionText(e, "Ready"); got != "False/TargetTaken" {
-		t.Errorf("condition %s", got)
+		t.Errorf("Ready %s, want False/TargetTaken", got)
 	}
 	if h := b.hpa(t, "own"); h == nil || h.Spec.MaxReplicas != 5 || len(h.OwnerReferences) > 0 {
-		t.Errorf("not given back: %+v", h)
+		t.Errorf("HPA %+v, want it released with maxReplicas 5", h)
 	}
 }

@@ -229,10 +229,10 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 		t.Logf("cluster  %+v; %.2f %% of %d rounds alike; %d writes of the prediction", gotScore, 100*share, len(want.replicas), got.writes)
 
 		if share < 0.99 {
-			t.Errorf("%.2f %% of the rounds have the replay's replicas", 100*share)
+			t.Errorf("%.2f %% of the syncs have the replay's replicas, want at least 99 %%", 100*share)
 		}
 		if alone.UnderCapacity < 3*time.Minute || gotScore.UnderCapacity > alone.UnderCapacity/3 {
-			t.Errorf("under capacity for %s, and %s without a forecast", gotScore.UnderCapacity, alone.UnderCapacity)
+			t.Errorf("under capacity for %s with a forecast and %s without, want a third of at least 3m", gotScore.UnderCapacity, alone.UnderCapacity)
 		}
 		if d := (gotScore.UnderCapacity - wantScore.UnderCapacity).Abs(); d > 2*time.Minute {
 			t.Errorf("under capacity for %s, in the replay for %s", gotScore.UnderCapacity, wantScore.UnderCapacity)
@@ -243,7 +243,7 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 		}
 		// One write for each window, and the first ones.
 		if most := hours + 3; got.writes > most {
-			t.Errorf("%d writes of the prediction in %d windows", got.writes, hours)
+			t.Errorf("%d writes of the prediction in %d windows, want at most %d", got.writes, hours, most)
 		}
 	})
 }

@@ -276,10 +276,10 @@ func TestNothingNewNothingWritten(t *testing.T) {
 		}
 
 		if f.writes > 0 {
-			t.Errorf("%s: %d writes in an hour without a change", mode, f.writes)
+			t.Errorf("%s: %d writes in an hour without a change, want none", mode, f.writes)
 		}
 		if asked := f.history.queries; asked < 4 || asked > 20 {
-			t.Errorf("%s: history was asked for %d times in an hour", mode, asked)
+			t.Errorf("%s: %d queries of history in an hour, want 4 to 20", mode, asked)
 		}
 	}
 }
@@ -311,7 +311,7 @@ func TestMetrics(t *testing.T) {
 
 	for series, value := range want {
 		if !strings.Contains(string(text), series+value+"\n") {
-			t.Errorf("no %s%s in\n%s", series, value, text)
+			t.Errorf("series %s%s is missing, want it in\n%s", series, value, text)
 		}
 	}
 
@@ -330,7 +330,7 @@ func TestMetrics(t *testing.T) {
 	}
 
 	if n := testutil.CollectAndCount(f.Metrics); n != 0 {
-		t.Errorf("%d series after the deletion", n)
+		t.Errorf("%d series after the deletion, want none", n)
 	}
 }
 
@@ -347,7 +347,7 @@ func TestModes(t *testing.T) {
 		rec := f.recommendation()
 		if rec == nil || rec.Spec.Adoption.Reach != reach || *rec.Spec.Adoption.MinReplicas != 3 || rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeAuto ||
 			!strings.Contains(rec.Status.RecommendedValue, "cpu: 23") || rec.Spec.TargetRef.APIVersion != "apps/v1" {
-			t.Fatalf("%s: %+v", mode, rec)
+			t.Fatalf("%s: Recommendation %+v, want adoption type Auto with reach %s and the requests", mode, rec, reach)
 		}
 
 		e := f.reconcile()
@@ -360,7 +360,7 @@ func TestModes(t *testing.T) {
 
 		f.reconcile()
 		if rec := f.recommendation(); rec != nil {
-			t.Errorf("%s, then Off: %+v", mode, rec)
+			t.Errorf("%s, then Off: Recommendation %+v, want none", mode, rec)
 		}
 	}
 }
@@ -372,7 +372,7 @@ func TestUnknownMode(t *testing.T) {
 	wantCondition(t, e, "Ready", "UnknownUpdateMode", `"InPlaceOrRecreate" is not known`)
 
 	if f.recommendation() != nil || e.Status.Recommendation == nil {
-		t.Errorf("%+v, %+v", f.recommendation(), e.Status)
+		t.Errorf("Recommendation %+v, status %+v, want no Recommendation and a result in the status", f.recommendation(), e.Status)
 	}
 }
 
@@ -388,15 +388,15 @@ func TestSourceFails(t *testing.T) {
 	wantCondition(t, e, "Ready", "NoEstimate", "Prometheus cannot be reached")
 
 	if strings.Contains(fmt.Sprint(e.Status), "10.1.2.3") {
-		t.Errorf("the status shows the address of Prometheus: %+v", e.Status)
+		t.Errorf("the status shows the address of Prometheus, want none: %+v", e.Status)
 	}
 	if fmt.Sprint(e.Status.Recommendation) != fmt.Sprint(before.Status.Recommendation) || len(e.Status.ResourceEstimators) != 1 {
-		t.Errorf("%+v, before %+v", e.Status, before.Status)
+		t.Errorf("status %+v, want the result of before: %+v", e.Status, before.Status)
 	}
 
 	rec := f.recommendation()
 	if rec == nil || rec.Status.RecommendedValue != value || !meta.IsStatusConditionTrue(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) {
-		t.Errorf("%+v", rec)
+		t.Errorf("Recommendation %+v, want the value of before and condition Failed", rec)
 	}
 
 	f.history.err = nil
@@ -404,7 +404,7 @@ func TestSourceFails(t *testing.T) {
 	wantCondition(t, e, "Estimating", "AllAnswer", "")
 
 	if rec := f.recommendation(); meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) != nil || rec.Status.RecommendedValue != value {
-		t.Errorf("%+v", rec)
+		t.Errorf("Recommendation %+v, want the value of before and no condition Failed", rec)
 	}
 }
 
@@ -429,14 +429,14 @@ func TestExternal(t *testing.T) {
 		e := f.reconcile()
 		d := findDecision(e, corev1.ResourceCPU)
 		if d.Estimator != c.wins || meta.IsStatusConditionFalse(e.Status.Conditions, "Estimating") != c.failed {
-			t.Errorf("%s: %+v, %+v", name, d, e.Status.Conditions)
+			t.Errorf("%s: decision %+v, conditions %+v, want estimator %s and a failure: %t", name, d, e.Status.Conditions, c.wins, c.failed)
 		}
 		if c.wins == "Percentile" && d.Action != autoscalingv1alpha1.VerticalActionHold {
-			t.Errorf("%s: %+v", name, d)
+			t.Errorf("%s: decision %+v, want Hold", name, d)
 		}
 
 		if c.wins == "External" && e.Status.Recommendation.ContainerRecommendations[0].Target.Cpu().MilliValue() != 3000 {
-			t.Errorf("%s: %+v", name, e.Status.Recommendation)
+			t.Errorf("%s: recommendation %+v, want 3 cores", name, e.Status.Recommendation)
 		}
 	}
 }
@@ -455,7 +455,7 @@ func TestOneValue(t *testing.T) {
 		"old": {[]externalv1beta1.ExternalMetricValue{at(time.Hour)}, 0},
 	} {
 		if got, err := singleValue(c.list, now); got != c.want || (err == nil) != (c.want > 0) {
-			t.Errorf("%s: %v, %v", name, got, err)
+			t.Errorf("%s: singleValue = %v, error %v, want %v", name, got, err, c.want)
 		}
 	}
 }
@@ -472,18 +472,18 @@ func TestKillRaises(t *testing.T) {
 	e := f.reconcile()
 	d := findDecision(e, corev1.ResourceMemory)
 	if d.Estimator != "OOM" || d.Action != autoscalingv1alpha1.VerticalActionRaise || d.Request.Value() != 220<<20 || d.RaisedAt == nil {
-		t.Fatalf("%+v", d)
+		t.Fatalf("decision %+v, want a raise to 220Mi by OOM", d)
 	}
 
 	if !strings.Contains(f.recommendation().Status.RecommendedValue, "220Mi") {
-		t.Errorf("%s", f.recommendation().Status.RecommendedValue)
+		t.Errorf("recommended value %s, want 220Mi", f.recommendation().Status.RecommendedValue)
 	}
 
 	*f.kills = nil
 	f.advance(time.Hour)
 
 	if d := findDecision(f.reconcile(), corev1.ResourceMemory); d.Request.Value() != 220<<20 {
-		t.Errorf("%+v", d)
+		t.Errorf("decision %+v, want the 220Mi of before", d)
 	}
 }
 
@@ -493,7 +493,7 @@ func TestGivesBackWhatIsNoLongerControlled(t *testing.T) {
 	f.reconcile()
 
 	if !strings.Contains(f.recommendation().Status.RecommendedValue, "memory: 11") {
-		t.Fatalf("%s", f.recommendation().Status.RecommendedValue)
+		t.Fatalf("recommended value %s, want memory from 11", f.recommendation().Status.RecommendedValue)
 	}
 
 	e := f.reconcile()
@@ -507,7 +507,7 @@ func TestGivesBackWhatIsNoLongerControlled(t *testing.T) {
 
 	f.reconcile()
 	if !strings.Contains(f.recommendation().Status.RecommendedValue, "memory: 64Mi") {
-		t.Errorf("%s", f.recommendation().Status.RecommendedValue)
+		t.Errorf("recommended value %s, want the original memory 64Mi", f.recommendation().Status.RecommendedValue)
 	}
 }
 
@@ -551,7 +551,7 @@ func TestTargetVersionIsNoLongerServed(t *testing.T) {
 
 	before := f.recommendation()
 	if before == nil {
-		t.Fatal("no Recommendation")
+		t.Fatal("reconcile made no Recommendation, want one")
 	}
 
 	f.Lister.Sources = func(schema.GroupVersionKind) workload.Source {
@@ -561,7 +561,7 @@ func TestTargetVersionIsNoLongerServed(t *testing.T) {
 	wantCondition(t, e, "Ready", "TargetUnreadable", "serves no kind Game of example.org/v1")
 
 	if got := f.recommendation(); got == nil || got.UID != before.UID {
-		t.Errorf("no version is served: %+v", got)
+		t.Errorf("no version is served: Recommendation %+v, want that of before", got)
 	}
 	if err := f.Client.Create(t.Context(), served); err != nil {
 		t.Fatal(err)
@@ -576,7 +576,7 @@ func TestTargetVersionIsNoLongerServed(t *testing.T) {
 	f.Mapper = mapper
 	e = f.reconcile()
 	if ready := meta.FindStatusCondition(e.Status.Conditions, "Ready"); ready.Reason == "TargetUnreadable" || f.recommendation() == nil {
-		t.Errorf("v2 is served: %+v", ready)
+		t.Errorf("v2 is served: condition %+v, want a target and a Recommendation", ready)
 	}
 }
 
@@ -602,7 +602,7 @@ func TestBadTargets(t *testing.T) {
 		wantCondition(t, e, "Ready", c.reason, c.text)
 
 		if f.recommendation() != nil {
-			t.Errorf("%s: %+v", name, f.recommendation())
+			t.Errorf("%s: Recommendation %+v, want none", name, f.recommendation())
 		}
 	}
 }
@@ -621,7 +621,7 @@ func TestReleases(t *testing.T) {
 	}
 
 	if err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(e), e); client.IgnoreNotFound(err) != nil || err == nil {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("reading the deleted autoscaler returned error %v, want not found", err)
 	}
 }
 

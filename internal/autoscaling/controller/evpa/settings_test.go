@@ -24,7 +24,7 @@ func TestPolicyOf(t *testing.T) {
 
 	e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 	if got := containerPolicy(e, "app"); got.Up.Window != 150*time.Second || got.Down.Thresholds[series.Memory] != 40 || len(got.Controlled) != 2 || got.RequestsOnly {
-		t.Errorf("no policy: %+v", got)
+		t.Errorf("containerPolicy without a policy = %+v, want the default", got)
 	}
 
 	e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{
@@ -41,14 +41,14 @@ func TestPolicyOf(t *testing.T) {
 	got := containerPolicy(e, "app")
 	if got.Down.Off || got.Up.Window != time.Hour || got.Up.Thresholds[series.CPU] != 60 || got.Up.Thresholds[series.Memory] != 95 ||
 		!got.RequestsOnly || got.Controls(series.Memory) || got.Min[series.CPU] != 100 || got.Min[series.Memory] != 64<<20 {
-		t.Errorf("its own: %+v", got)
+		t.Errorf("containerPolicy of a container with a policy = %+v, want that one", got)
 	}
 
 	if got := containerPolicy(e, "sidecar"); !got.Down.Off || got.RequestsOnly {
-		t.Errorf("that of all: %+v", got)
+		t.Errorf("containerPolicy of another container = %+v, want that of all containers", got)
 	}
 	if d := vertical.DefaultPolicy(); d.Up.Thresholds[series.CPU] != 95 {
-		t.Errorf("the defaults were changed: %+v", d)
+		t.Errorf("DefaultPolicy = %+v, want it unchanged", d)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestEstimatorSettings(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 		if got.percentile.err != nil || got.oom.err != nil {
-			t.Errorf("%s: %v, %v", name, got.percentile.err, got.oom.err)
+			t.Errorf("%s: errors %v and %v of the percentile and OOM estimators, want none", name, got.percentile.err, got.oom.err)
 		}
 	}
 }

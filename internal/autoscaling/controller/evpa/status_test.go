@@ -47,7 +47,7 @@ func TestFormatChange(t *testing.T) {
 	}
 
 	if got := formatChange(frontend, nil); got != "" {
-		t.Errorf("%q without a recommendation", got)
+		t.Errorf("formatChange without a recommendation = %q, want nothing", got)
 	}
 
 	huge := []workload.Container{{Name: "app", Requests: workload.Resources{CPU: math.MaxInt64 - 1, Memory: series.Bytes(math.MaxInt64) - 1}}}

@@ -75,7 +75,7 @@ func TestSubstitute(t *testing.T) {
 
 	reconcile(2)
 	if *s.Spec.Replicas != 4 || s.Status.Replicas != 3 || s.Status.LabelSelector != "app=web" {
-		t.Errorf("%+v %+v", s.Spec, s.Status)
+		t.Errorf("spec %+v, status %+v, want 4 desired and 3 current replicas of app=web", s.Spec, s.Status)
 	}
 
 	reconcile(0)
@@ -92,12 +92,12 @@ func TestSubstitute(t *testing.T) {
 	}
 
 	if *s.Spec.Replicas != 9 {
-		t.Errorf("the answer of the HPA is gone: %d", *s.Spec.Replicas)
+		t.Errorf("spec.replicas = %d, want the 9 that the HPA wrote", *s.Spec.Replicas)
 	}
 
 	reconcile(1)
 	if *s.Spec.Replicas != 4 {
-		t.Errorf("the HPA is not asked anew: %d", *s.Spec.Replicas)
+		t.Errorf("spec.replicas = %d, want the 4 of the target", *s.Spec.Replicas)
 	}
 	if err := c.Delete(t.Context(), d); err != nil {
 		t.Fatal(err)
@@ -109,6 +109,6 @@ func TestSubstitute(t *testing.T) {
 	}
 
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil || r.differingSince.Len() > 0 {
-		t.Errorf("%v, remembers %d", err, r.differingSince.Len())
+		t.Errorf("Reconcile returned error %v and remembers %d substitutes, want none", err, r.differingSince.Len())
 	}
 }

@@ -119,7 +119,7 @@ func check(t *testing.T, l *Ledger, want string, names ...string) {
 	}
 
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
-		t.Error(err)
+		t.Errorf("metrics differ from what is wanted: %v", err)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestPrices(t *testing.T) {
 	w.set(func(w *fixture) { w.clusterErr = errors.New("forbidden") })
 
 	if _, _, err := l.Prices(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
-		t.Errorf("prices of an unknown cluster: %v", err)
+		t.Errorf("Prices of a cluster that cannot be read: error %v, want forbidden", err)
 	}
 
 	w.set(func(w *fixture) { w.clusterErr = nil })
@@ -204,19 +204,19 @@ func TestPrices(t *testing.T) {
 
 		ref := workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 		if p := tariff.At(placed.PodsByNode(ref)); p.From != cost.FromNodes || p.CPU != 1 {
-			t.Errorf("%+v", p)
+			t.Errorf("price %+v, want 1 for a core, from the nodes", p)
 		}
 	}
 
 	if w.listed != 2 {
-		t.Errorf("listed %d times", w.listed)
+		t.Errorf("nodes were listed %d times, want 2", w.listed)
 	}
 
 	c.Step(2 * time.Minute)
 	w.set(func(w *fixture) { w.clusterErr = errors.New("timeout") })
 
 	if tariff, _, err := l.Prices(t.Context()); err != nil || tariff == nil {
-		t.Errorf("the last prices are lost: %v", err)
+		t.Errorf("Prices after a failure = %v, error %v, want the last prices", tariff, err)
 	}
 	check(t, l, failuresHead+"crane_cost_read_failures_total 0\n") // Prices alone are no costs.
 }
@@ -234,10 +234,10 @@ func TestStart(t *testing.T) {
 		cancel()
 
 		if err := <-done; err != nil {
-			t.Error(err)
+			t.Errorf("Start returned error %v, want none", err)
 		}
 		if w.listed != 3 {
-			t.Errorf("listed %d times in two and a half intervals", w.listed)
+			t.Errorf("nodes were listed %d times in two and a half intervals, want 3", w.listed)
 		}
 	})
 }
@@ -295,6 +295,6 @@ func TestCardinality(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
-		t.Error("a ledger of nothing")
+		t.Error("New of an empty configuration returned no error, want one")
 	}
 }

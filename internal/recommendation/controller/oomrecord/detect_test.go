@@ -113,7 +113,7 @@ func TestRecognise(t *testing.T) {
 		for _, k := range DetectKills(podWith(c.resources, c.change)) {
 			got = append(got, fmt.Sprintf("%s %s %d", k.Container, k.Cause, k.Memory/mib))
 			if k.Namespace != "shop" || k.Pod != "web-1" || k.ID == "" || ids[k.ID] {
-				t.Errorf("%s: %+v", name, k)
+				t.Errorf("%s: DetectKills returned %+v, want an ID of its own in pod shop/web-1", name, k)
 			}
 
 			ids[k.ID] = true
@@ -145,7 +145,7 @@ func TestOneKillWanders(t *testing.T) {
 
 	l := &oom.Ledger{}
 	if added := l.Add(seen, ended.Time, oom.Limits{Count: 10, Bytes: 1000, Age: time.Hour}); len(seen) != 3 || len(added) != 1 {
-		t.Errorf("saw %d, recorded %d", len(seen), len(added))
+		t.Errorf("saw %d kills and recorded %d, want 3 and 1", len(seen), len(added))
 	}
 }
 
@@ -160,7 +160,7 @@ func FuzzEviction(f *testing.F) {
 			p.Status.Message = message
 		})) {
 			if k.Memory < 0 || k.Container == "" || strings.ContainsAny(k.Container, " \n") {
-				t.Fatalf("%+v", k)
+				t.Fatalf("DetectKills returned %+v, want a container and an amount of at least 0", k)
 			}
 		}
 	})

@@ -128,7 +128,7 @@ func TestExactlyOnce(t *testing.T) {
 	}
 
 	if n := f.writes.Load(); n != 1 {
-		t.Errorf("%d writes", n)
+		t.Errorf("%d writes, want 1", n)
 	}
 
 	next := newFixture(t, api, nil)
@@ -138,15 +138,15 @@ func TestExactlyOnce(t *testing.T) {
 
 	kills, err := next.Kills(t.Context())
 	if err != nil || len(kills) != 2 {
-		t.Errorf("%v, %v", kills, err)
+		t.Errorf("Kills = %v, error %v, want 2", kills, err)
 	}
 	if got := testutil.ToFloat64(next.cfg.Metrics.count.WithLabelValues("shop", "web-1", "app")); got != 1 {
-		t.Errorf("the second leader counts %v, it has recorded 1", got)
+		t.Errorf("the second leader counts %v kills, want the 1 that it recorded", got)
 	}
 
 	next.PodDeleted(killedPod("web-1", "run-2"))
 	if n := testutil.CollectAndCount(next.cfg.Metrics.count); n != 0 {
-		t.Errorf("%d series of a pod that is gone", n)
+		t.Errorf("%d series of a pod that does not exist, want none", n)
 	}
 }
 
@@ -174,12 +174,12 @@ func TestWritesFail(t *testing.T) {
 	f.PodUpdated(killedPod("web-1", "run-1"))
 
 	if err := f.flush(t.Context()); !errors.Is(err, fail) || len(f.pending) != 1 {
-		t.Fatalf("%v, %d pending", err, len(f.pending))
+		t.Fatalf("flush returned error %v with %d pending, want %v with 1", err, len(f.pending), fail)
 	}
 
 	f.mustFlush()
 	if len(f.pending) != 0 || !strings.Contains(f.data(ConfigMapName, dataKey), "web-1") || f.data(ConfigMapName, "mine") != "kept" {
-		t.Errorf("%d pending, wrote %s", len(f.pending), f.data(ConfigMapName, dataKey))
+		t.Errorf("%d pending, wrote %s, want none pending, the kill of web-1, and the keys of others kept", len(f.pending), f.data(ConfigMapName, dataKey))
 	}
 }
 
@@ -227,7 +227,7 @@ func TestOwnerLookupFails(t *testing.T) {
 
 		err := f.flush(t.Context())
 		if (err != nil) != (test.want == "") || len(f.pending) != 0 && test.want != "" {
-			t.Errorf("%s: %v, %d pending", name, err, len(f.pending))
+			t.Errorf("%s: flush returned error %v with %d pending, want owner %q", name, err, len(f.pending), test.want)
 		}
 
 		objects.err = nil
@@ -250,22 +250,22 @@ func TestNonsense(t *testing.T) {
 	f.mustFlush()
 
 	if text := f.data(ConfigMapName, dataKey); !strings.Contains(text, "web-1") || !strings.Contains(text, "web-2") {
-		t.Errorf("lost: %s", text)
+		t.Errorf("recorded %s, want the kills of web-1 and web-2", text)
 	}
 
 	aside, err := f.api.CoreV1().ConfigMaps(ns).Get(t.Context(), UnreadableConfigMapName, metav1.GetOptions{})
 	if err != nil || len(aside.Data) != 1 {
-		t.Fatalf("%v, %v", aside, err)
+		t.Fatalf("unreadable records %v, error %v, want 1 that was set aside", aside, err)
 	}
 
 	for _, text := range aside.Data {
 		if text != "rm -rf" {
-			t.Errorf("kept %q", text)
+			t.Errorf("set aside %q, want the text that cannot be read", text)
 		}
 	}
 
 	if len(f.events.Events) != 1 || testutil.ToFloat64(f.cfg.Metrics.unreadable) != 1 {
-		t.Errorf("%d events", len(f.events.Events))
+		t.Errorf("%d events, counted %v, want 1 and 1", len(f.events.Events), testutil.ToFloat64(f.cfg.Metrics.unreadable))
 	}
 
 	// One bad record among good ones.
@@ -292,7 +292,7 @@ func TestNonsense(t *testing.T) {
 	f.mustFlush()
 
 	if text := f.data(ConfigMapName, dataKey); !strings.Contains(text, "web-3") {
-		t.Errorf("kept out: %s", text)
+		t.Errorf("recorded %s, want the kill of web-3 too", text)
 	}
 }
 
@@ -304,19 +304,19 @@ func TestStorm(t *testing.T) {
 	}
 
 	if len(f.pending) != maxPending {
-		t.Errorf("%d are queued", len(f.pending))
+		t.Errorf("%d kills are queued, want %d", len(f.pending), maxPending)
 	}
 
 	f.mustFlush()
 	select {
 	case <-f.relist:
 	default:
-		t.Error("nobody looks for what did not fit")
+		t.Error("no list after an overflow, want all pods listed again")
 	}
 
 	kills, err := f.Kills(t.Context())
 	if err != nil || len(kills) != 100 || len(f.data(ConfigMapName, dataKey)) > 100<<10 {
-		t.Errorf("%d records, %v", len(kills), err)
+		t.Errorf("%d records, error %v, want 100 in at most 100 KiB", len(kills), err)
 	}
 
 	f.PodUpdated(killedPod("web-1", "run-1"))
@@ -326,7 +326,7 @@ func TestStorm(t *testing.T) {
 	f.mustFlush()
 
 	if f.writes.Load() != before {
-		t.Error("what had to make room came back")
+		t.Error("kills that were dropped for newer ones were written again, want no write")
 	}
 }
 
@@ -341,7 +341,7 @@ func TestEndsWithItsContext(t *testing.T) {
 	cancel()
 
 	if err := <-done; err != nil {
-		t.Error(err)
+		t.Errorf("Start returned error %v, want none", err)
 	}
 }
 
@@ -389,6 +389,6 @@ func TestReader(t *testing.T) {
 		t.Errorf("%v, want %s", got, want)
 	}
 	if got := read(metrics.Window{Start: hour, End: hour.Add(time.Hour)}, "bank"); len(got) != 2 { // The other source filters for itself.
-		t.Error(got)
+		t.Errorf("OOMKills of another namespace = %v, want the 2 of the other source", got)
 	}
 }

@@ -55,12 +55,12 @@ func TestWeeklyReport(t *testing.T) {
 
 	if len(sent) != 1 || sent[0].Reason != notification.ReasonWeeklyReport || !strings.Contains(sent[0].Message, "from 2026-10-26 to 2026-11-01") ||
 		!strings.Contains(sent[0].Message, "the nodes cost 0.67") || !strings.Contains(sent[0].Message, "167.7 of 168 hours") {
-		t.Errorf("sent %+v", sent)
+		t.Errorf("sent %+v, want one weekly report of 167.7 hours", sent)
 	}
 
 	record, err := savingsrecord.Load(t.Context(), c, "crane-system")
 	if err != nil || len(record.Months) != 1 || record.Months["2026-11"][0].Days[2].Cost == 0 {
-		t.Fatalf("%+v, %v", record, err)
+		t.Fatalf("record %+v, error %v, want one month with a cost on the third day", record, err)
 	}
 
 	ledger.unknown = true
@@ -79,7 +79,7 @@ func TestWeeklyReport(t *testing.T) {
 
 	r.observe(t.Context(), r.recordSample(t.Context()))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || object.Data["2026-11"] != "unreadable" {
-		t.Errorf("the unreadable month became %q, %v", object.Data["2026-11"], err)
+		t.Errorf("the unreadable month became %q, error %v, want it unchanged", object.Data["2026-11"], err)
 	}
 	if err := testutil.CollectAndCompare(r, strings.NewReader(`# HELP crane_savings_record_failures_total Samples of savings that could not be recorded.
 # TYPE crane_savings_record_failures_total counter
