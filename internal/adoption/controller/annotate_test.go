@@ -203,8 +203,8 @@ func TestAnnotationFormat(t *testing.T) {
 	}
 }
 
-// TestStatusOfWhatIsNotAdopted: status.adoption is removed when the Recommendation is not applied to pods.
-func TestStatusOfWhatIsNotAdopted(t *testing.T) {
+// TestReconcile_StatusWithoutAdoption: status.adoption is removed when the Recommendation is not applied to pods.
+func TestReconcile_StatusWithoutAdoption(t *testing.T) {
 	for _, kind := range []analysisv1alpha1.AdoptionType{analysisv1alpha1.AdoptionTypeStatus, analysisv1alpha1.AdoptionTypeStatusAndAnnotation} {
 		rec := adoptable("x", kind)
 		rec.Status.Adoption = &analysisv1alpha1.AdoptionStatus{Phase: "Resting", Message: "as recommended", Steps: 2}
@@ -319,9 +319,9 @@ func TestTargetOfAnotherKind(t *testing.T) {
 	}
 }
 
-// TestOneWriteForOneValue: reconciliations in quick succession write the annotation once while the cache lags; an annotation that
+// TestAnnotate_CacheLags: reconciliations in quick succession write the annotation once while the cache lags; an annotation that
 // is removed later is written again.
-func TestOneWriteForOneValue(t *testing.T) {
+func TestAnnotate_CacheLags(t *testing.T) {
 	applied := 0
 	got := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
 		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {

@@ -27,7 +27,7 @@ func recommended(value, info string) *analysisv1alpha1.Recommendation {
 
 const value = "resourceRequest:\n  containers:\n  - containerName: app\n    target: {cpu: 250m, memory: 256Mi}\n"
 
-func TestWanted(t *testing.T) {
+func TestDesiredSize(t *testing.T) {
 	info := func(resources string) string {
 		return `{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":` + resources + `},{"name":"other","resources":{"limits":{"cpu":"9"}}}]}}}}`
 	}
@@ -55,7 +55,7 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-func FuzzWanted(f *testing.F) {
+func FuzzDesiredSize(f *testing.F) {
 	f.Add(value, `{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":{"limits":{"memory":"512Mi"}}}]}}}}`)
 	f.Add("replicasRecommendation:\n  replicas: 3\n", "")
 	f.Fuzz(func(t *testing.T, value, info string) {
@@ -86,7 +86,7 @@ func running(change func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-func TestPod(t *testing.T) {
+func TestConvertPod(t *testing.T) {
 	condition := func(kind corev1.PodConditionType, reason string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason})

@@ -15,7 +15,7 @@ import (
 )
 
 // TestEncodeSize: DesiredSize decodes the result of EncodeSize, with sidecars and limits.
-func TestContent(t *testing.T) {
+func TestEncodeSize(t *testing.T) {
 	cpu := series.MilliCPU(250)
 	memory := series.Bytes(100 << 20)
 	limit := series.Bytes(300 << 20)

@@ -35,9 +35,9 @@ func sizeOf(cpu series.MilliCPU) adoption.Size {
 	return adoption.Size{Containers: map[string]rightsize.Resources{"app": {CPURequest: &cpu}}}
 }
 
-// TestReadRoom checks that the room of a node is what its pods do not request, without pods that have ended, shared by the pods with a
+// TestReadNodeRoom checks that the room of a node is what its pods do not request, without pods that have ended, shared by the pods with a
 // demand, and that pods without one have none.
-func TestReadRoom(t *testing.T) {
+func TestReadNodeRoom(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
 	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
 	full := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "full"}}

@@ -45,7 +45,7 @@ func newPrediction(skill string, values ...float64) *predictionv1alpha1.TimeSeri
 	}
 }
 
-func TestPrediction(t *testing.T) {
+func TestActionableForecast(t *testing.T) {
 	percentile := newPrediction("", 0.9)
 	percentile.Spec.PredictionMetrics[0].Algorithm.AlgorithmType = predictionv1alpha1.AlgorithmTypePercentile
 	old := newPrediction("0.5", 0.9)
@@ -116,7 +116,7 @@ func TestAmountKeepsPrecision(t *testing.T) {
 	}
 }
 
-func TestParseSelector(t *testing.T) {
+func TestParseKey(t *testing.T) {
 	key := Key{TargetKind: "Deployment", TargetName: "web", TargetNamespace: "shop", Identifier: "resource.cpu"}
 	got, err := ParseKey(labels.SelectorFromSet(key.MatchLabels()))
 	if err != nil || got != key {
@@ -144,7 +144,7 @@ func TestParseSelector(t *testing.T) {
 	}
 }
 
-func TestKeySelects(t *testing.T) {
+func TestKey_Selects(t *testing.T) {
 	key := Key{TargetKind: "Deployment", TargetName: "web", TargetNamespace: "shop", Identifier: "resource.cpu"}
 	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
 

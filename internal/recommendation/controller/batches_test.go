@@ -138,8 +138,8 @@ func TestSpecChangedBetweenBatches(t *testing.T) {
 	}
 }
 
-// TestAskedForOnes: a lowered, missing or unreadable run number asks for an evaluation, any other does not.
-func TestAskedForOnes(t *testing.T) {
+// TestEvaluationRequested: a lowered, missing or unreadable run number asks for an evaluation, any other does not.
+func TestEvaluationRequested(t *testing.T) {
 	for text, want := range map[string]bool{"5": false, "6": false, "4": true, "0": true, "-1": true, "": true, "many": true} {
 		rec := &analysisv1alpha1.Recommendation{}
 		rec.Annotations = map[string]string{analysisv1alpha1.AnnotationEvaluatedRound: runMark(3, 5), analysisv1alpha1.AnnotationRunNumber: text}
@@ -153,8 +153,8 @@ func TestAskedForOnes(t *testing.T) {
 	}
 }
 
-// TestMissedWish: a run number that was lowered while craned was down is found at the next reconciliation.
-func TestMissedWish(t *testing.T) {
+// TestReconcile_RequestedWhileStopped: a run number that was lowered while craned was down is found at the next reconciliation.
+func TestReconcile_RequestedWhileStopped(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.reconcile()
 
@@ -195,8 +195,8 @@ func (c clearing) decide(*runData, workload.Workload) (decision, error) {
 	return decision{plan: recommend.Plan{State: recommend.Ready, Action: recommend.Delete, Reason: "Unused", Description: "Nobody uses it."}}, nil
 }
 
-// TestClear: of a target with which nothing is wrong there is no Recommendation; one that there was goes, with an event.
-func TestClear(t *testing.T) {
+// TestWrite_Clear: of a target with which nothing is wrong there is no Recommendation; one that there was goes, with an event.
+func TestWrite_Clear(t *testing.T) {
 	isClear := true
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	b := batch{rule: f.rule(), now: f.clock.Now(), number: 1}
@@ -266,9 +266,9 @@ func TestClusterScopedTargets(t *testing.T) {
 	}
 }
 
-// TestTwentyThousandPods: a rule that selects pods reads all of them, page by page, and evaluates those without a
+// TestReconcile_TwentyThousandPods: a rule that selects pods reads all of them, page by page, and evaluates those without a
 // controller.
-func TestTwentyThousandPods(t *testing.T) {
+func TestReconcile_TwentyThousandPods(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes 20,000 objects")
 	}
@@ -304,8 +304,8 @@ func TestTwentyThousandPods(t *testing.T) {
 	}
 }
 
-// TestUnreadableKeepsValue checks that a target that cannot be read keeps its last value, with the reason.
-func TestUnreadableKeepsValue(t *testing.T) {
+// TestPropose_UnreadableTargetKeepsValue checks that a target that cannot be read keeps its last value, with the reason.
+func TestPropose_UnreadableTargetKeepsValue(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.reconcile()
 	before := f.all()["web"].Status.RecommendedValue
@@ -326,9 +326,9 @@ func TestUnreadableKeepsValue(t *testing.T) {
 	}
 }
 
-// TestBrokenTarget: a target that cannot be read is retried with growing pauses, its status shows the error, and then the
+// TestReconcile_TargetWithoutTemplate: a target that cannot be read is retried with growing pauses, its status shows the error, and then the
 // run ends without it; one that becomes readable in time is evaluated.
-func TestBrokenTarget(t *testing.T) {
+func TestReconcile_TargetWithoutTemplate(t *testing.T) {
 	for _, heals := range []bool{false, true} {
 		t.Run(fmt.Sprintf("heals %t", heals), func(t *testing.T) {
 			// Valid without a template, in the API's own words.
@@ -382,8 +382,8 @@ func TestBrokenTarget(t *testing.T) {
 	}
 }
 
-// TestFailureForgotten: a run does not wait for a failed target that was deleted.
-func TestFailureForgotten(t *testing.T) {
+// TestReconcile_FailedTargetIsDeleted: a run does not wait for a failed target that was deleted.
+func TestReconcile_FailedTargetIsDeleted(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("doomed"))
 	f.refuse = func(_ string, o client.Object) error {
 		if r, ok := o.(*analysisv1alpha1.Recommendation); ok && r.Spec.TargetRef.Name == "doomed" {

@@ -55,7 +55,7 @@ func TestObjectName(t *testing.T) {
 	}
 }
 
-func TestLabels(t *testing.T) {
+func TestLabelsOf(t *testing.T) {
 	long := strings.Repeat("n", 250)
 	r := &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("r", 61) + ".." + "x", UID: "uid"}}
 	w := workload.Workload{
@@ -81,7 +81,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-func TestSchedule(t *testing.T) {
+func TestParseSchedule(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ago := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-d)} }
 	ready := func(generation int64, reason string) []metav1.Condition {
@@ -228,7 +228,7 @@ func TestParseValueOfOthers(t *testing.T) {
 	}
 }
 
-func TestSettings(t *testing.T) {
+func TestConfigure(t *testing.T) {
 	const header = "apiVersion: analysis.crane.io/v1alpha1\nkind: RecommendationConfiguration\nrecommenders:\n"
 	shipped, err := BuiltinRegistry().ParseSettings([]byte(header + `- name: Resource
   acceptedResources: [{kind: Deployment, apiVersion: apps/v1}]
@@ -292,7 +292,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestKinds(t *testing.T) {
+func TestResolve(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "apps", Version: "v1"}})
 	mapper.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
 	mapper.Add(schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Rollout"}, meta.RESTScopeNamespace)
@@ -376,7 +376,7 @@ func TestSetCondition(t *testing.T) {
 	}
 }
 
-func TestJoined(t *testing.T) {
+func TestJoinErrors(t *testing.T) {
 	var errs []error
 	for range 7 {
 		errs = append(errs, errors.New("bad\nline"))
@@ -387,7 +387,7 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-func TestExistingKeepsTheOldest(t *testing.T) {
+func TestSameReference(t *testing.T) {
 	ref := corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "a", Name: "b", UID: types.UID("1")}
 	same := ref
 	same.ResourceVersion = "7"

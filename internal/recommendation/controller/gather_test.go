@@ -72,8 +72,8 @@ func running(of string) *corev1.Pod {
 	}
 }
 
-// TestQuestionsDoNotGrowWithTargets: each figure is one question, for one target and for fifty.
-func TestQuestionsDoNotGrowWithTargets(t *testing.T) {
+// TestGather_QueriesDoNotGrowWithTargets: each figure is one question, for one target and for fifty.
+func TestGather_QueriesDoNotGrowWithTargets(t *testing.T) {
 	for _, n := range []int{1, 50} {
 		rule := testRule("")
 		rule.Spec.Recommenders = []analysisv1alpha1.Recommender{{Name: "Unused"}, {Name: "Throttle"}, {Name: "GPU"}}
@@ -107,8 +107,8 @@ func TestQuestionsDoNotGrowWithTargets(t *testing.T) {
 	}
 }
 
-// TestSourcesWithoutHours: a source that cannot be asked, or fails, ends the run with a reason and writes nothing.
-func TestSourcesWithoutHours(t *testing.T) {
+// TestGather_SourceWithoutHourlyFigures: a source that cannot be asked, or fails, ends the run with a reason and writes nothing.
+func TestGather_SourceWithoutHourlyFigures(t *testing.T) {
 	failing := &hourlySource{questions: map[metrics.HourlyMetric]int{}, err: errors.New("server is on fire")}
 	for name, history := range map[string]metrics.Capabilities{
 		"cannot": {Usage: &source{}}, "fails": failing.capabilities(),
@@ -126,7 +126,7 @@ func TestSourcesWithoutHours(t *testing.T) {
 	}
 }
 
-func TestByOwnerAddsPodsUp(t *testing.T) {
+func TestTotalsByWorkload(t *testing.T) {
 	nan := math.NaN()
 	of := func(pod string, values ...float64) metrics.HourlySeries {
 		return metrics.HourlySeries{Key: metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"}, Pod: pod}, Values: values}
@@ -156,7 +156,7 @@ func TestHourlyMax(t *testing.T) {
 	}
 }
 
-func TestWantedClaims(t *testing.T) {
+func TestClaimUsers(t *testing.T) {
 	set := func(name string, replicas, start int32) *appsv1.StatefulSet {
 		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 		s.Spec.Replicas = &replicas
@@ -189,8 +189,8 @@ func TestWantedClaims(t *testing.T) {
 	}
 }
 
-// TestThrottlePatchTakesNoRequestAway checks that a patch that raises a limit omits requests: null would remove them.
-func TestThrottlePatchTakesNoRequestAway(t *testing.T) {
+// TestThrottlePatch_KeepsRequests checks that a patch that raises a limit omits requests: null would remove them.
+func TestThrottlePatch_KeepsRequests(t *testing.T) {
 	from, to := "500m", "750m"
 	before, after := changeOf("app", workload.App, corev1.ResourceCPU, from, to, false)
 	d, err := decision{}.withPatch("Deployment", []containerChange{before}, []containerChange{after})
@@ -203,7 +203,7 @@ func TestThrottlePatchTakesNoRequestAway(t *testing.T) {
 	}
 }
 
-func TestRoomIsWhatIsLeft(t *testing.T) {
+func TestNodeCapacity(t *testing.T) {
 	w := &runData{}
 	has := corev1.ResourceList{
 		corev1.ResourceCPU: apiresource.MustParse("4"), corev1.ResourceMemory: apiresource.MustParse("8Gi"), corev1.ResourcePods: apiresource.MustParse("3"),

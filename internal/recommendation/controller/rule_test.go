@@ -23,9 +23,9 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 )
 
-// TestRunAndNothingMore: a run costs a create and a status for each target and asks the source once for each
+// TestReconcile_WritesAndQueriesOfARun: a run costs a create and a status for each target and asks the source once for each
 // resource; until the next is due nothing is read and nothing written.
-func TestRunAndNothingMore(t *testing.T) {
+func TestReconcile_WritesAndQueriesOfARun(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("unheard"))
 	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour {
 		t.Errorf("next run in %s, want 24h", r.RequeueAfter)
@@ -69,9 +69,9 @@ func TestRunAndNothingMore(t *testing.T) {
 	}
 }
 
-// TestNumbersBehindMove: where the same is proposed for the same reasons, the numbers behind it are no reason to write. Who asks
+// TestReconcile_EvidenceChangesAlone: where the same is proposed for the same reasons, the numbers behind it are no reason to write. Who asks
 // to see it evaluated gets those of today.
-func TestNumbersBehindMove(t *testing.T) {
+func TestReconcile_EvidenceChangesAlone(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.reconcile()
 
@@ -120,8 +120,8 @@ func TestNumbersBehindMove(t *testing.T) {
 	}
 }
 
-// TestSourceFails: nothing is written, retries are spaced, and one event reports it.
-func TestSourceFails(t *testing.T) {
+// TestReconcile_SourceFails: nothing is written, retries are spaced, and one event reports it.
+func TestReconcile_SourceFails(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.source.fail = func(context.Context) error { return errors.New("connection refused") }
 	var waits []time.Duration
@@ -145,8 +145,8 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
-// TestSourceTooSlow: a source that never answers ends a run by its time limit.
-func TestSourceTooSlow(t *testing.T) {
+// TestReconcile_SourceTimesOut: a source that never answers ends a run by its time limit.
+func TestReconcile_SourceTimesOut(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.HistoryTimeout = time.Millisecond
 	f.source.fail = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -158,8 +158,8 @@ func TestSourceTooSlow(t *testing.T) {
 	}
 }
 
-// TestStopping: a run that is cut off by the end of the process reports nothing.
-func TestStopping(t *testing.T) {
+// TestReconcile_ProcessStops: a run that is cut off by the end of the process reports nothing.
+func TestReconcile_ProcessStops(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	ctx, cancel := context.WithCancel(t.Context())
 	f.source.fail = func(context.Context) error { cancel(); return ctx.Err() }
@@ -214,8 +214,8 @@ func TestRunSurvivesCrash(t *testing.T) {
 	}
 }
 
-// TestEverySecondWriteFails: conflicts and throttling cost tries, not runs.
-func TestEverySecondWriteFails(t *testing.T) {
+// TestReconcile_EverySecondWriteFails: conflicts and throttling cost tries, not runs.
+func TestReconcile_EverySecondWriteFails(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("api"))
 	f.Workers = 1
 	n := 0
@@ -236,9 +236,9 @@ func TestEverySecondWriteFails(t *testing.T) {
 	}
 }
 
-// TestOneObjectCannotBeWritten: after some tries the run counts as done, so that the others are not kept from the
+// TestReconcile_OneWriteFailsAlways: after some tries the run counts as done, so that the others are not kept from the
 // next one.
-func TestOneObjectCannotBeWritten(t *testing.T) {
+func TestReconcile_OneWriteFailsAlways(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("cursed"))
 	f.refuse = func(_ string, o client.Object) error {
 		if r, ok := o.(*analysisv1alpha1.Recommendation); ok && r.Spec.TargetRef.Name == "cursed" {
@@ -290,9 +290,9 @@ func TestNamespaceTerminating(t *testing.T) {
 	}
 }
 
-// TestValueIsKept checks that a workload whose history is gone keeps its last value, with the reason, and that the recommendation of a
+// TestReconcile_ValueIsKept checks that a workload whose history is gone keeps its last value, with the reason, and that the recommendation of a
 // deleted target is deleted.
-func TestValueIsKept(t *testing.T) {
+func TestReconcile_ValueIsKept(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("gone"))
 	f.source.deployments = []string{"web", "gone"}
 	f.reconcile()
@@ -426,8 +426,8 @@ func TestInvalidInterval(t *testing.T) {
 	}
 }
 
-// TestCacheBehind: a rule whose last run the cache has not seen yet does not run twice.
-func TestCacheBehind(t *testing.T) {
+// TestReconcile_CacheLags: a rule whose last run the cache has not seen yet does not run twice.
+func TestReconcile_CacheLags(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	behind := &analysisv1alpha1.RecommendationRule{}
 	if err := f.Client.Get(t.Context(), client.ObjectKey{Name: "rule"}, behind); err != nil {

@@ -17,7 +17,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
-func TestPlantOf(t *testing.T) {
+func TestScalingPlant(t *testing.T) {
 	average := autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
 		Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: new(resource.MustParse("35"))},
 	}}
@@ -77,8 +77,8 @@ func (b *fixture) editChoice(t *testing.T, edit func(*predictionv1alpha1.Scaling
 	}
 }
 
-// TestForecastThatIsNotWorthIt checks that a forecast that costs more than it spares is removed from the HPA with a reason.
-func TestForecastThatIsNotWorthIt(t *testing.T) {
+// TestReconcile_ForecastCostsMoreThanItAvoids checks that a forecast that costs more than it spares is removed from the HPA with a reason.
+func TestReconcile_ForecastCostsMoreThanItAvoids(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
 	b.writeForecast(t, "ehpa-web", "0.5", 1.5)

@@ -148,8 +148,8 @@ func TestForecastRunsOut(t *testing.T) {
 	}
 }
 
-// TestAdapterAway checks that no HPA gets a forecast that is not served, and that an HPA loses it only after the grace period.
-func TestAdapterAway(t *testing.T) {
+// TestReconcile_AdapterMissing checks that no HPA gets a forecast that is not served, and that an HPA loses it only after the grace period.
+func TestReconcile_AdapterMissing(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web())
 	b.served = MetricAvailability{}
 	b.reconcile(t, "web")
@@ -336,7 +336,7 @@ func computePreview(t *testing.T, current int32, use float64, forecast *float64)
 	return b.Preview.Compute(t.Context(), o, p)
 }
 
-func TestPreviewSaysWhy(t *testing.T) {
+func TestPreview_Reason(t *testing.T) {
 	cores := 1.8
 	p := computePreview(t, 4, 0.3, &cores)
 	if *p.replicas != 8 || p.winner != "prediction of resource.cpu" || !strings.Contains(p.reason, "limited to 8") {
@@ -516,7 +516,7 @@ func TestRulesAreReadLate(t *testing.T) {
 	}
 }
 
-func TestRulesFollower(t *testing.T) {
+func TestRulesWatcher(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	write := func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

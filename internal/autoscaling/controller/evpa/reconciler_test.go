@@ -261,8 +261,8 @@ func wantCondition(t *testing.T, e *autoscalingv1alpha1.EffectiveVerticalPodAuto
 	}
 }
 
-// TestNothingNewNothingWritten checks that reconciles without changes write nothing and use the cached history.
-func TestNothingNewNothingWritten(t *testing.T) {
+// TestReconcile_NoChangeNoWrite checks that reconciles without changes write nothing and use the cached history.
+func TestReconcile_NoChangeNoWrite(t *testing.T) {
 	for _, mode := range []autoscalingv1alpha1.UpdateMode{autoscalingv1alpha1.UpdateModeOff, autoscalingv1alpha1.UpdateModeAuto} {
 		f := newFixture(t, deployment("1", "512Mi"), newAutoscaler(mode))
 		f.reconcile()
@@ -441,8 +441,8 @@ func TestExternal(t *testing.T) {
 	}
 }
 
-// TestOneValue checks that several values, an outdated one, and none are errors.
-func TestOneValue(t *testing.T) {
+// TestSingleValue checks that several values, an outdated one, and none are errors.
+func TestSingleValue(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	at := func(ago time.Duration) externalv1beta1.ExternalMetricValue {
 		return externalv1beta1.ExternalMetricValue{Value: resource.MustParse("1500m"), Timestamp: metav1.NewTime(now.Add(-ago))}
@@ -460,8 +460,8 @@ func TestOneValue(t *testing.T) {
 	}
 }
 
-// TestKillRaises checks that an OOM kill raises the request at once, and that nothing is lowered in the window after it.
-func TestKillRaises(t *testing.T) {
+// TestReconcile_KillRaisesMemory checks that an OOM kill raises the request at once, and that nothing is lowered in the window after it.
+func TestReconcile_KillRaisesMemory(t *testing.T) {
 	f := newFixture(t, deployment("230m", "120Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeAuto))
 	f.reconcile()
 	*f.kills = fakeKills{{
@@ -487,8 +487,8 @@ func TestKillRaises(t *testing.T) {
 	}
 }
 
-// TestGivesBackWhatIsNoLongerControlled checks that a resource that is controlled no longer returns to the request of the template.
-func TestGivesBackWhatIsNoLongerControlled(t *testing.T) {
+// TestReconcile_ResourceNoLongerControlled checks that a resource that is controlled no longer returns to the request of the template.
+func TestReconcile_ResourceNoLongerControlled(t *testing.T) {
 	f := newFixture(t, deployment("1", "64Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeAuto))
 	f.reconcile()
 
@@ -580,8 +580,8 @@ func TestTargetVersionIsNoLongerServed(t *testing.T) {
 	}
 }
 
-// TestBadTargets checks the message of each problem with a target, and that nothing is applied.
-func TestBadTargets(t *testing.T) {
+// TestReconcile_TargetProblems checks the message of each problem with a target, and that nothing is applied.
+func TestReconcile_TargetProblems(t *testing.T) {
 	for name, c := range map[string]struct {
 		target       autoscalingv2.CrossVersionObjectReference
 		reason, text string
@@ -607,8 +607,8 @@ func TestBadTargets(t *testing.T) {
 	}
 }
 
-// TestReleases checks that gocrane's finalizer is removed from a deleted autoscaler.
-func TestReleases(t *testing.T) {
+// TestReconcile_RemovesFinalizer checks that gocrane's finalizer is removed from a deleted autoscaler.
+func TestReconcile_RemovesFinalizer(t *testing.T) {
 	e := newAutoscaler(autoscalingv1alpha1.UpdateModeOff)
 	e.Finalizers = []string{autoscalingv1alpha1.Finalizer}
 	f := newFixture(t, deployment("1", "512Mi"), e)

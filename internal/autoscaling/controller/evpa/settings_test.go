@@ -16,8 +16,8 @@ import (
 	"crane.io/crane/pkg/vertical"
 )
 
-// TestPolicyOf checks that the policy of a container precedes that for all, and that unset fields have defaults.
-func TestPolicyOf(t *testing.T) {
+// TestContainerPolicy checks that the policy of a container precedes that for all, and that unset fields have defaults.
+func TestContainerPolicy(t *testing.T) {
 	off, only := autoscalingv1alpha1.ScaleModeOff, autoscalingv1alpha1.ControlledValuesRequestsOnly
 	hour := int32(3600)
 	sixty := int32(60)

@@ -293,7 +293,7 @@ func TestCardinality(t *testing.T) {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNew_InvalidConfig(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
 		t.Error("New of an empty configuration returned no error, want one")
 	}

@@ -52,7 +52,7 @@ func podWith(r corev1.ResourceRequirements, change func(*corev1.Pod)) *corev1.Po
 	return p
 }
 
-func TestRecognise(t *testing.T) {
+func TestDetectKills(t *testing.T) {
 	const mib = 1 << 20
 	both := resources("100Mi", "200Mi")
 	for name, c := range map[string]struct {
@@ -125,8 +125,8 @@ func TestRecognise(t *testing.T) {
 	}
 }
 
-// TestOneKillWanders: a kill is the same one while the container waits for its restart and after it.
-func TestOneKillWanders(t *testing.T) {
+// TestDetectKills_SameKillInThreeStates: a kill is the same one while the container waits for its restart and after it.
+func TestDetectKills_SameKillInThreeStates(t *testing.T) {
 	var seen []oom.Kill
 	for _, change := range []func(*corev1.ContainerStatus){
 		func(s *corev1.ContainerStatus) { s.State.Terminated = terminated("OOMKilled", "run-1") },

@@ -150,8 +150,8 @@ func TestExactlyOnce(t *testing.T) {
 	}
 }
 
-// TestWritesFail: kills wait for a write that fails; conflicts are tried at once on what is there now.
-func TestWritesFail(t *testing.T) {
+// TestFlush_WriteFails: kills wait for a write that fails; conflicts are tried at once on what is there now.
+func TestFlush_WriteFails(t *testing.T) {
 	api := clientset.NewClientset(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: ConfigMapName}, Data: map[string]string{dataKey: "[]", "mine": "kept"},
 	})
@@ -197,9 +197,9 @@ func (f *failingReader) Get(ctx context.Context, key client.ObjectKey, o client.
 	return f.Reader.Get(ctx, key, o, opts...)
 }
 
-// TestOwnerLookupFails checks that a kill without a known owner is retried for a bounded time while the API server is busy. An owner that
+// TestFlush_OwnerLookupFails checks that a kill without a known owner is retried for a bounded time while the API server is busy. An owner that
 // is gone, or that may not be read, is final.
-func TestOwnerLookupFails(t *testing.T) {
+func TestFlush_OwnerLookupFails(t *testing.T) {
 	sets := schema.GroupResource{Group: "apps", Resource: "replicasets"}
 	busy := apierrors.NewTooManyRequests("busy", 1)
 	for name, test := range map[string]struct {
@@ -240,8 +240,8 @@ func TestOwnerLookupFails(t *testing.T) {
 	}
 }
 
-// TestNonsense: unreadable records are saved and reported, and no known record is lost.
-func TestNonsense(t *testing.T) {
+// TestFlush_UnreadableRecords: unreadable records are saved and reported, and no known record is lost.
+func TestFlush_UnreadableRecords(t *testing.T) {
 	f := newFixture(t, nil, nil)
 	f.PodUpdated(killedPod("web-1", "run-1"))
 	f.mustFlush()
@@ -296,8 +296,8 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestStorm: more kills than the queue takes are found again in the pods, and the book stays within its limits.
-func TestStorm(t *testing.T) {
+// TestPodUpdated_Overflow: more kills than the queue takes are found again in the pods, and the book stays within its limits.
+func TestPodUpdated_Overflow(t *testing.T) {
 	f := newFixture(t, nil, nil)
 	for i := range maxPending + 10 {
 		f.PodUpdated(killedPod(fmt.Sprintf("web-%d", i), "run-1"))
@@ -330,8 +330,8 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// TestEndsWithItsContext: the recorder leaves no goroutine behind, also while the API does not answer.
-func TestEndsWithItsContext(t *testing.T) {
+// TestStart_EndsWithContext: the recorder leaves no goroutine behind, also while the API does not answer.
+func TestStart_EndsWithContext(t *testing.T) {
 	api := clientset.NewClientset()
 	api.PrependReactor("*", "*", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("down") })
 	f := newFixture(t, api, nil)
