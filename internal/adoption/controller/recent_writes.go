@@ -36,22 +36,22 @@ type recentWrite struct {
 }
 
 // record stores a write.
-func (w *recentWrites) record(key writeKey, target types.UID, value string, now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (r *recentWrites) record(key writeKey, target types.UID, value string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 
-	if w.entries == nil {
-		w.entries = map[writeKey]recentWrite{}
+	if r.entries == nil {
+		r.entries = map[writeKey]recentWrite{}
 	}
-	w.entries[key] = recentWrite{target: target, value: value, at: now}
+	r.entries[key] = recentWrite{target: target, value: value, at: now}
 }
 
 // wait returns how long to wait for the cache to show the value; 0 if it was not written, or too long ago.
-func (w *recentWrites) wait(key writeKey, target types.UID, value string, now time.Time) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (r *recentWrites) wait(key writeKey, target types.UID, value string, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 
-	e, found := w.entries[key]
+	e, found := r.entries[key]
 	if !found || e.target != target || e.value != value {
 		return 0
 	}
@@ -60,9 +60,9 @@ func (w *recentWrites) wait(key writeKey, target types.UID, value string, now ti
 }
 
 // forget removes a write that the cache shows.
-func (w *recentWrites) forget(key writeKey) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (r *recentWrites) forget(key writeKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 
-	delete(w.entries, key)
+	delete(r.entries, key)
 }

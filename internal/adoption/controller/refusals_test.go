@@ -24,9 +24,9 @@ func TestRefusals(t *testing.T) {
 
 	cause.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "NodeCapacity"}}
 	for name, c := range map[string]struct {
-		err   error
-		after time.Duration
-		known bool
+		err     error
+		after   time.Duration
+		refused bool
 	}{
 		"by its cause": {fmt.Errorf("resizing: %w", cause), time.Minute, true},
 		"by its text":  {apierrors.NewForbidden(pods, "web-1", errors.New("node didn't have enough allocatable resources: cpu")), time.Minute, true},
@@ -37,8 +37,8 @@ func TestRefusals(t *testing.T) {
 		r.record(adoption.PodResize{UID: "uid-1"}, c.err, now)
 
 		all := r.mark([]adoption.Pod{{UID: "uid-0"}, {UID: "uid-1"}}, now.Add(c.after))
-		if all[0].Refused != "" || (all[1].Refused != "") != c.known {
-			t.Errorf("%s: mark = %+v, want uid-1 refused: %t", name, all, c.known)
+		if all[0].Refused != "" || (all[1].Refused != "") != c.refused {
+			t.Errorf("%s: mark = %+v, want uid-1 refused: %t", name, all, c.refused)
 		}
 	}
 

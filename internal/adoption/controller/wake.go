@@ -16,9 +16,9 @@ const wakeBuffer = 1000
 
 // WakeOnKills returns a channel of the targets whose containers were OOM-killed. subscribe registers a function that receives new
 // kills.
-func WakeOnKills(tell func(func([]oom.Kill))) <-chan event.TypedGenericEvent[targetindex.Key] {
+func WakeOnKills(subscribe func(func([]oom.Kill))) <-chan event.TypedGenericEvent[targetindex.Key] {
 	out := make(chan event.TypedGenericEvent[targetindex.Key], wakeBuffer)
-	tell(func(kills []oom.Kill) {
+	subscribe(func(kills []oom.Kill) {
 		for _, k := range kills {
 			for _, o := range k.Owners() {
 				key := targetindex.Key{

@@ -35,9 +35,9 @@ type targetAutoscaler struct {
 }
 
 // readAutoscaler reads the autoscaler that acts on the utilization of a request or, for replicas, any autoscaler.
-func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, analysisType analysisv1alpha1.AnalysisType) error {
+func (r SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, analysisType analysisv1alpha1.AnalysisType) error {
 	var list autoscalingv2.HorizontalPodAutoscalerList
-	if err := l.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace())); err != nil {
+	if err := r.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace())); err != nil {
 		return fmt.Errorf("listing the autoscalers of %s: %w", s.Object.GetNamespace(), err)
 	}
 
@@ -62,7 +62,7 @@ func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, a
 			continue
 		}
 
-		if err := l.readEffectiveHPA(ctx, s, autoscaler.Owner); err != nil {
+		if err := r.readEffectiveHPA(ctx, s, autoscaler.Owner); err != nil {
 			return err
 		}
 	}
@@ -71,11 +71,11 @@ func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, a
 }
 
 // readEffectiveHPA reads the EffectiveHorizontalPodAutoscaler that defines the targets.
-func (l SnapshotReader) readEffectiveHPA(ctx context.Context, s *TargetSnapshot, name string) error {
+func (r SnapshotReader) readEffectiveHPA(ctx context.Context, s *TargetSnapshot, name string) error {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(autoscalingv1alpha1.GroupVersion.WithKind("EffectiveHorizontalPodAutoscaler"))
 
-	err := l.Live.Get(ctx, client.ObjectKey{Namespace: s.Object.GetNamespace(), Name: name}, o)
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: s.Object.GetNamespace(), Name: name}, o)
 	if apierrors.IsNotFound(err) {
 		return nil // Its HorizontalPodAutoscaler is about to be deleted too.
 	}

@@ -65,7 +65,7 @@ const (
 type BlockReason struct{ Reason, Message string }
 
 // DecisionInput returns the input of a decision, without the limits of budgets and maintenance windows, which the caller adds.
-func (l SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q DecisionRequest) (adoption.Input, BlockReason, error) {
+func (r SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q DecisionRequest) (adoption.Input, BlockReason, error) {
 	in := adoption.Input{
 		Now:               q.Now,
 		Policy:            q.Policy,
@@ -81,14 +81,14 @@ func (l SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q 
 		return in, BlockReason{}, nil // Nothing else matters.
 	}
 
-	block, err := l.addDesiredSize(ctx, s, q, &in)
+	block, err := r.addDesiredSize(ctx, s, q, &in)
 	if err != nil {
 		return in, block, err
 	}
 
 	in.Blocked = block.Message
 	in.Template = s.template(q.State.Original, in.DesiredSize)
-	if err := l.readPods(ctx, s); err != nil {
+	if err := r.readPods(ctx, s); err != nil {
 		return in, block, err
 	}
 
@@ -96,20 +96,20 @@ func (l SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q 
 		in.Pods = append(in.Pods, ConvertPod(&s.Pods[i]))
 	}
 
-	if err := l.readBudgets(ctx, s); err != nil {
+	if err := r.readBudgets(ctx, s); err != nil {
 		return in, block, err
 	}
 
 	in.DisruptionsAllowed = s.disruptionsAllowed
 	in.MinHealthy = s.minHealthy
 	in.DesiredReplicas = s.desiredReplicas
-	if in.Signals.KilledAt, err = l.killedAt(ctx, s); err != nil {
+	if in.Signals.KilledAt, err = r.killedAt(ctx, s); err != nil {
 		return in, block, err
 	}
 
-	if l.Throttling != nil && !in.DesiredSize.Empty() {
+	if r.Throttling != nil && !in.DesiredSize.Empty() {
 		// Unknown throttling counts neither for nor against a step.
-		in.Signals.Throttled = l.Throttling.Throttled(ctx, s.Pods)
+		in.Signals.Throttled = r.Throttling.Throttled(ctx, s.Pods)
 	}
 
 	return in, block, nil
@@ -117,8 +117,8 @@ func (l SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q 
 
 // addDesiredSize sets the desired size in the input, and what comes with it from the Recommendation and the autoscaler. It returns the
 // reason why no change to that size may start.
-func (l SnapshotReader) addDesiredSize(ctx context.Context, s *TargetSnapshot, q DecisionRequest, in *adoption.Input) (BlockReason, error) {
-	if err := l.readAutoscaler(ctx, s, q.Type); err != nil {
+func (r SnapshotReader) addDesiredSize(ctx context.Context, s *TargetSnapshot, q DecisionRequest, in *adoption.Input) (BlockReason, error) {
+	if err := r.readAutoscaler(ctx, s, q.Type); err != nil {
 		return BlockReason{}, err
 	}
 
@@ -194,13 +194,13 @@ func resourceOwner(o client.Object) string {
 func mentionsResources(fields []byte) bool { return bytes.Contains(fields, []byte(`"f:resources"`)) }
 
 // killedAt returns the time of the last recorded OOM kill in the target's containers.
-func (l SnapshotReader) killedAt(ctx context.Context, s *TargetSnapshot) (time.Time, error) {
+func (r SnapshotReader) killedAt(ctx context.Context, s *TargetSnapshot) (time.Time, error) {
 	var last time.Time
-	if l.Kills == nil {
+	if r.Kills == nil {
 		return last, nil
 	}
 
-	kills, err := l.Kills.Kills(ctx)
+	kills, err := r.Kills.Kills(ctx)
 	if err != nil {
 		return last, fmt.Errorf("reading the OOM kills: %w", err)
 	}

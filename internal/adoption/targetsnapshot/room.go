@@ -20,7 +20,7 @@ import (
 
 // ReadRoom sets the room on their nodes for the pods whose requests are below these demands, with two requests for each of the nodes.
 // Pods of one node share its room.
-func (l SnapshotReader) ReadRoom(ctx context.Context, s *TargetSnapshot, demands []adoption.Demand, pods []adoption.Pod) error {
+func (r SnapshotReader) ReadRoom(ctx context.Context, s *TargetSnapshot, demands []adoption.Demand, pods []adoption.Pod) error {
 	byNode := map[string][]int{}
 	for i := range s.Pods { // In the order of the pods of the input.
 		if node := s.Pods[i].Spec.NodeName; node != "" && exceedsRequest(pods[i], demands) {
@@ -29,7 +29,7 @@ func (l SnapshotReader) ReadRoom(ctx context.Context, s *TargetSnapshot, demands
 	}
 
 	for node, indices := range byNode {
-		room, err := l.readNodeRoom(ctx, node)
+		room, err := r.readNodeRoom(ctx, node)
 		if err != nil {
 			return err
 		}
@@ -53,9 +53,9 @@ func exceedsRequest(p adoption.Pod, demands []adoption.Demand) bool {
 }
 
 // readNodeRoom returns the CPU of a node that its pods do not request.
-func (l SnapshotReader) readNodeRoom(ctx context.Context, name string) (series.MilliCPU, error) {
+func (r SnapshotReader) readNodeRoom(ctx context.Context, name string) (series.MilliCPU, error) {
 	var node corev1.Node
-	if err := l.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 		return 0, fmt.Errorf("reading node %s: %w", name, err)
 	}
 
@@ -63,7 +63,7 @@ func (l SnapshotReader) readNodeRoom(ctx context.Context, name string) (series.M
 	next := ""
 	for {
 		var list corev1.PodList
-		err := l.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": name}, client.Limit(pageSize), client.Continue(next))
+		err := r.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": name}, client.Limit(pageSize), client.Continue(next))
 		if err != nil {
 			return 0, fmt.Errorf("listing the pods of node %s: %w", name, err)
 		}

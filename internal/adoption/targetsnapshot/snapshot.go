@@ -75,15 +75,15 @@ func ReadState(o metav1.Object, analysisType analysisv1alpha1.AnalysisType) (ado
 }
 
 // Read reads a target and its namespace.
-func (l SnapshotReader) Read(ctx context.Context, kind workload.WatchedKind, key client.ObjectKey) (*TargetSnapshot, error) {
+func (r SnapshotReader) Read(ctx context.Context, kind workload.WatchedKind, key client.ObjectKey) (*TargetSnapshot, error) {
 	s := &TargetSnapshot{Kind: kind, Object: kind.Object, disruptionsAllowed: -1}
-	if err := l.Live.Get(ctx, key, s.Object); err != nil {
+	if err := r.Live.Get(ctx, key, s.Object); err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", kind.GVK.Kind, key, err)
 	}
 
 	s.readKindFields()
 	var ns corev1.Namespace
-	if err := l.Live.Get(ctx, client.ObjectKey{Name: key.Namespace}, &ns); err != nil {
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: key.Namespace}, &ns); err != nil {
 		return nil, fmt.Errorf("reading namespace %s: %w", key.Namespace, err)
 	}
 
@@ -147,7 +147,7 @@ func (s *TargetSnapshot) readKindFields() {
 }
 
 // readPods lists the pods of the target that have not ended.
-func (l SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
+func (r SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 	if s.selector == nil {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (l SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 	// A selector may match pods of others, so the owner decides; pods of a Deployment belong to its ReplicaSets.
 	owners := map[types.UID]bool{s.Object.GetUID(): true}
 	if s.Kind.GVK.Kind == "Deployment" {
-		if err := l.addReplicaSets(ctx, s, selector, owners); err != nil {
+		if err := r.addReplicaSets(ctx, s, selector, owners); err != nil {
 			return err
 		}
 	}
@@ -168,7 +168,7 @@ func (l SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 	next := ""
 	for {
 		var list corev1.PodList
-		err := l.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace()), client.MatchingLabelsSelector{Selector: selector},
+		err := r.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace()), client.MatchingLabelsSelector{Selector: selector},
 			client.Limit(pageSize), client.Continue(next))
 		if err != nil {
 			return fmt.Errorf("listing the pods of %s: %w", s, err)
@@ -188,11 +188,11 @@ func (l SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 }
 
 // addReplicaSets adds the ReplicaSets of a Deployment to the owners of its pods.
-func (l SnapshotReader) addReplicaSets(ctx context.Context, s *TargetSnapshot, selector labels.Selector, owners map[types.UID]bool) error {
+func (r SnapshotReader) addReplicaSets(ctx context.Context, s *TargetSnapshot, selector labels.Selector, owners map[types.UID]bool) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSetList"))
 
-	err := l.Live.List(ctx, list, client.InNamespace(s.Object.GetNamespace()), client.MatchingLabelsSelector{Selector: selector})
+	err := r.Live.List(ctx, list, client.InNamespace(s.Object.GetNamespace()), client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
 		return fmt.Errorf("listing the ReplicaSets of %s: %w", s, err)
 	}
@@ -207,13 +207,13 @@ func (l SnapshotReader) addReplicaSets(ctx context.Context, s *TargetSnapshot, s
 }
 
 // readBudgets reads what the disruption budgets of the pods allow.
-func (l SnapshotReader) readBudgets(ctx context.Context, s *TargetSnapshot) error {
+func (r SnapshotReader) readBudgets(ctx context.Context, s *TargetSnapshot) error {
 	if len(s.Pods) == 0 {
 		return nil
 	}
 
 	var list policyv1.PodDisruptionBudgetList
-	if err := l.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace())); err != nil {
+	if err := r.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace())); err != nil {
 		return fmt.Errorf("listing the disruption budgets of %s: %w", s.Object.GetNamespace(), err)
 	}
 

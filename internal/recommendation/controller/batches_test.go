@@ -207,7 +207,7 @@ func TestWrite_Clear(t *testing.T) {
 
 		target := workload.Workload{Ref: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}
 		next := task{id: identityOf(target.Ref, "Unused"), recommender: one, target: target}
-		if old, there := f.all()["web"]; there {
+		if old, ok := f.all()["web"]; ok {
 			next.existing = &old
 		}
 

@@ -311,7 +311,7 @@ func TestReconcile_ValueIsKept(t *testing.T) {
 	f.reconcile()
 
 	after := f.all()
-	if _, there := after["gone"]; there || len(after) != 1 {
+	if _, ok := after["gone"]; ok || len(after) != 1 {
 		t.Errorf("recommendations %v, want that of web alone", after)
 	}
 

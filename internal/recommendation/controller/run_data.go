@@ -167,7 +167,7 @@ func (d *runData) usage(ctx context.Context) (*profile.Usage, error) {
 	return usage, nil
 }
 
-// constraints returns nodes and autoscalers. A batch fails without them, since a changed request changes the behaviour of an
+// constraints returns nodes and autoscalers. A batch fails without them, since a changed request changes the behavior of an
 // autoscaler.
 func (d *runData) constraints(ctx context.Context) (workload.Constraints, error) {
 	if d.read.constraints != nil {

@@ -528,15 +528,15 @@ func TestRulesWatcher(t *testing.T) {
 	if _, err := f.reload(t.Context()); err == nil {
 		t.Error("reload of a file that does not exist returned no error, want one")
 	}
-	if _, known := f.Current(); known {
+	if _, read := f.Current(); read {
 		t.Error("Current reports rules before they are read, want none")
 	}
 
 	write("externalRules: [{seriesQuery: a, metricsQuery: 'a'}]")
 	changed, err := f.reload(t.Context())
-	rules, known := f.Current()
-	if err != nil || !changed || !known || rules == nil {
-		t.Errorf("reload: changed %v, read %v, error %v, want changed rules", changed, known, err)
+	rules, read := f.Current()
+	if err != nil || !changed || !read || rules == nil {
+		t.Errorf("reload: changed %v, read %v, error %v, want changed rules", changed, read, err)
 	}
 	if changed, err := f.reload(t.Context()); changed || err != nil {
 		t.Errorf("reload of the same file: changed %v, error %v, want no change", changed, err)

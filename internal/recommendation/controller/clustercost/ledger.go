@@ -50,7 +50,7 @@ type Config struct {
 type Ledger struct {
 	cfg Config
 
-	// readMu serialises reads; it is locked before mu.
+	// readMu serializes reads; it is locked before mu.
 	readMu sync.Mutex
 
 	mu         sync.Mutex

@@ -92,7 +92,7 @@ func TestDetectKills(t *testing.T) {
 			p.Status.Reason = "Evicted"
 			p.Status.Message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container app was using 300Mi, request is 100Mi, has larger consumption of memory. "
 		}, []string{"app Evicted 300"}},
-		"evicted, nobody named": {both, func(p *corev1.Pod) {
+		"evicted, no container named": {both, func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
 			p.Status.Reason = "Evicted"
 			p.Status.Message = "The node was low on resource: memory. "
