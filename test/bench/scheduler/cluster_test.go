@@ -138,6 +138,8 @@ func loads(metrics []string, i, r int) map[string]string {
 
 // keepChanging writes every node's annotations once in the time of changing, evenly spread over it.
 func (b *bench) keepChanging(ctx context.Context, metrics []string) {
+	b.Helper()
+
 	tick := time.NewTicker(changing / time.Duration(b.size.nodes))
 	defer tick.Stop()
 

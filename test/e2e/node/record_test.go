@@ -82,6 +82,8 @@ type recorder struct {
 const recordedSpan = 10 * time.Second
 
 func record(t *testing.T, n *node.Node) string {
+	t.Helper()
+
 	r := &recorder{Node: n, pods: map[string]*corev1.Pod{}}
 	small := node.Resources("500m", "64Mi")
 	whole := node.Resources("1", "32Mi")

@@ -92,6 +92,8 @@ func (f *cpuFixture) group() string {
 
 // others returns the recorded containers, which the API server does not know.
 func (f *cpuFixture) others() []string {
+	f.t.Helper()
+
 	var out []string
 	for _, pattern := range []string{"*.slice/cri-containerd-*.scope", "*.slice/*.slice/cri-containerd-*.scope"} {
 		found, err := filepath.Glob(filepath.Join(f.dir, podsGroup, pattern))

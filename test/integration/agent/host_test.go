@@ -145,6 +145,8 @@ func (f *hostFixture) run(node string, pod *corev1.Pod, mib int) {
 
 // forget deletes a pod as a kubelet does at its end.
 func (f *hostFixture) forget(pod *corev1.Pod) {
+	f.t.Helper()
+
 	ctx := context.WithoutCancel(f.t.Context())
 	if err := f.c.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 		f.t.Error(err)

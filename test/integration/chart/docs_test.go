@@ -131,6 +131,8 @@ func recipesOfDocs(t *testing.T) []recipe {
 }
 
 func (r recipe) check(t *testing.T) {
+	t.Helper()
+
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	if err := os.WriteFile(file, []byte(r.text), 0o600); err != nil {
 		t.Fatal(err)

@@ -124,6 +124,8 @@ type person struct {
 }
 
 func (f *fixture) browser() *person {
+	f.t.Helper()
+
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		f.t.Fatal(err)

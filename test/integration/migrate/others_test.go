@@ -5,6 +5,7 @@ package migrate_test
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -23,35 +24,8 @@ const otherKinds = `
 {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: scaledobjects.keda.sh}, spec: {group: keda.sh, scope: Namespaced, names: {kind: ScaledObject, plural: scaledobjects}, versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}
 `
 
-const otherObjects = `
-{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {goldilocks.fairwinds.com/enabled: 'true', goldilocks.fairwinds.com/vpa-update-mode: auto, goldilocks.fairwinds.com/other: x}}}
----
-{apiVersion: v1, kind: Namespace, metadata: {name: unwatched, labels: {goldilocks.fairwinds.com/enabled: 'false'}}}
----
-{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: full, namespace: shop}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, recommenders: [{name: other}], updatePolicy: {updateMode: InPlaceOrRecreate, minReplicas: 2}, resourcePolicy: {containerPolicies: [{containerName: main, mode: Auto, minAllowed: {cpu: 100m}, maxAllowed: {cpu: '4', memory: 8Gi}, controlledResources: [cpu, memory], controlledValues: RequestsOnly, oomBumpUpRatio: '1.5'}, {containerName: sidecar, mode: 'Off'}]}}}
----
-{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: plain, namespace: shop}, spec: {targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}}}
----
-{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: unknown-mode, namespace: shop}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, updatePolicy: {updateMode: Sometimes}}}
----
-{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: no-target, namespace: shop}, spec: {updatePolicy: 7}}
----
-{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: hostile, namespace: shop}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, updatePolicy: [1], resourcePolicy: {containerPolicies: 5}}}
----
-{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: goldilocks-web, namespace: shop, labels: {creator: Fairwinds}}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}
----
-{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: office, namespace: shop}, spec: {scaleTargetRef: {name: web}, minReplicaCount: 0, maxReplicaCount: 20, cooldownPeriod: 300, fallback: {replicas: 3}, advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleDown: {stabilizationWindowSeconds: 120}}}}, triggers: [{type: cron, metadata: {timezone: Europe/Berlin, start: 0 8 * * 1-5, end: 0 18 * * 1-5, desiredReplicas: '10'}}, {type: prometheus, metadata: {query: sum(x)}}, {type: cron, metadata: {timezone: UTC, start: 0 22 * * *, end: 0 23 * * *, desiredReplicas: '4'}}]}}
----
-{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: queue, namespace: shop}, spec: {scaleTargetRef: {name: web}, triggers: [{type: kafka, metadata: {topic: t}}]}}
----
-{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: hostile, namespace: shop}, spec: {scaleTargetRef: {kind: StatefulSet}, minReplicaCount: '2', triggers: [{type: cron, metadata: {timezone: Mars/Phobos, start: 0 8 * * *, end: 0 9 * * *, desiredReplicas: '1'}}, {type: cron, metadata: {timezone: UTC, start: every day, end: 0 9 * * *, desiredReplicas: '1'}}, {type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 9 * * *, desiredReplicas: 5x}}, {type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 9 * * *, desiredReplicas: '-3'}}, {type: cron}, 7]}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: prometheus-adapter, namespace: shop}, data: {config.yaml: "rules:\n- seriesQuery: 'http_requests_total{namespace!=\"\",pod!=\"\"}'\n  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}\n  name: {matches: '^(.*)_total', as: '${1}_per_second'}\n  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'\nresourceRules: {}\n"}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: broken-adapter, namespace: shop}, data: {config.yaml: "rules:\n- seriesQuery: 'a{'\n  metricsQuery: '<<.Nonsense'\n"}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: no-yaml, namespace: shop}, data: {config.yaml: "seriesQuery metricsQuery: [ : }"}}
-`
+//go:embed testdata/other-objects.yaml
+var otherObjects string
 
 // TestOthers checks the importers with realistic and hostile objects: each is listed, what has no counterpart is named with a reason, and the API
 // server accepts each manifest that an importer writes.

@@ -4,6 +4,7 @@
 package migrate_test
 
 import (
+	_ "embed"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,39 +26,8 @@ func standInCharts() map[string]string {
 	}
 }
 
-const standInCrane = `---
-{apiVersion: apps/v1, kind: Deployment, metadata: {name: craned, namespace: NAMESPACE, labels: {app: craned}}, spec: {replicas: 1, selector: {matchLabels: {app: craned}}, template: {metadata: {labels: {app: craned}}, spec: {serviceAccountName: craned, containers: [{name: craned, image: 'docker.io/gocrane/craned:v0.11.0', command: [/craned, --prometheus-address=http://prometheus:9090, '--feature-gates=Analysis=true,TimeSeriesPrediction=true,Autoscaling=true', --recommendation-configuration-file=/tmp/config.yaml, -v=4]}, {name: dashboard, image: 'docker.io/gocrane/dashboard:v0.11.0'}]}}}}
----
-{apiVersion: v1, kind: Service, metadata: {name: craned, namespace: NAMESPACE}, spec: {selector: {app: craned}, ports: [{name: craned, port: 443, targetPort: 9443}, {name: dashboard, port: 9090}]}}
----
-{apiVersion: v1, kind: Secret, metadata: {name: webhook-server-tls, namespace: NAMESPACE}, type: kubernetes.io/tls, data: {tls.crt: eA==, tls.key: eA==}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: recommendation-configuration, namespace: NAMESPACE}, data: {config.yaml: "apiVersion: analysis.crane.io/v1alpha1\nkind: RecommendationConfiguration\nrecommenders:\n- name: Resource\n  acceptedResources:\n  - {kind: Deployment, apiVersion: apps/v1}\n- name: Replicas\n  acceptedResources:\n  - {kind: Deployment, apiVersion: apps/v1}\n"}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: nginx-conf, namespace: NAMESPACE}, data: {nginx.conf: 'server {}'}}
----
-{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: crane-mutating-webhook}, webhooks: [{name: mautoscaling.crane.io, admissionReviewVersions: [v1], sideEffects: None, failurePolicy: Fail, clientConfig: {service: {name: craned, namespace: NAMESPACE}}, rules: [{apiGroups: [autoscaling.crane.io], apiVersions: [v1alpha1], operations: [CREATE], resources: [EffectiveHorizontalPodAutoscaler]}]}]}
----
-{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: crane-validating-webhook}, webhooks: [{name: vautoscaling.crane.io, admissionReviewVersions: [v1], sideEffects: None, failurePolicy: Fail, clientConfig: {service: {name: craned, namespace: NAMESPACE}}, rules: [{apiGroups: [autoscaling.crane.io], apiVersions: [v1alpha1], operations: [CREATE, UPDATE], resources: [effectivehorizontalpodautoscalers]}]}]}
----
-{apiVersion: apps/v1, kind: Deployment, metadata: {name: metric-adapter, namespace: NAMESPACE, labels: {app: metric-adapter}}, spec: {replicas: 1, selector: {matchLabels: {app: metric-adapter}}, template: {metadata: {labels: {app: metric-adapter}}, spec: {serviceAccountName: metric-adapter, containers: [{name: metric-adapter, image: 'docker.io/gocrane/metric-adapter:v0.11.0', args: [/metric-adapter, -v=4]}]}}}}
----
-{apiVersion: v1, kind: Service, metadata: {name: metric-adapter, namespace: NAMESPACE}, spec: {selector: {app: metric-adapter}, ports: [{name: https, port: 443, targetPort: 6443}]}}
----
-{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1beta1.external.metrics.k8s.io}, spec: {service: {name: metric-adapter, namespace: crane-system}, group: external.metrics.k8s.io, version: v1beta1, insecureSkipTLSVerify: true, groupPriorityMinimum: 100, versionPriority: 100}}
----
-{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: custom-metrics-reader}, rules: [{apiGroups: [external.metrics.k8s.io], resources: ['*'], verbs: ['*']}]}
----
-{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: metric-adapter-custom-metrics}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: custom-metrics-reader}, subjects: [{kind: ServiceAccount, name: horizontal-pod-autoscaler, namespace: kube-system}]}
----
-{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: system-auth-delegator}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: 'system:auth-delegator'}, subjects: [{kind: ServiceAccount, name: metric-adapter, namespace: NAMESPACE}]}
----
-{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: metric-adapter-auth-reader, namespace: NAMESPACE}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: extension-apiserver-authentication-reader}, subjects: [{kind: ServiceAccount, name: metric-adapter, namespace: NAMESPACE}]}
----
-{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: crane-agent, namespace: NAMESPACE, labels: {app: crane-agent}}, spec: {selector: {matchLabels: {app: crane-agent}}, template: {metadata: {labels: {app: crane-agent}}, spec: {serviceAccountName: crane-agent, containers: [{name: crane-agent, image: 'docker.io/gocrane/crane-agent:v0.11.0', command: [/crane-agent, -v=2]}]}}}}
----
-{apiVersion: v1, kind: Service, metadata: {name: crane-agent, namespace: NAMESPACE}, spec: {clusterIP: None, selector: {app: crane-agent}, ports: [{name: http, port: 8081}]}}
-`
+//go:embed testdata/standin-crane.yaml
+var standInCrane string
 
 const standInScheduler = `---
 {apiVersion: apps/v1, kind: Deployment, metadata: {name: crane-scheduler, namespace: NAMESPACE}, spec: {replicas: 1, selector: {matchLabels: {component: scheduler}}, template: {metadata: {labels: {component: scheduler}}, spec: {serviceAccountName: scheduler, containers: [{name: scheduler, image: 'docker.io/gocrane/crane-scheduler:v0.2.2', command: [/scheduler, --config=/etc/config.yaml]}]}}}}

@@ -6,6 +6,7 @@ package recommendation_test
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,34 +137,8 @@ func TestEverySecondWriteRefused(t *testing.T) {
 	}
 }
 
-const crds = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: fleets.example.com}
-spec:
-  group: example.com
-  names: {kind: Fleet, plural: fleets}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}, status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: opaques.example.com}
-spec:
-  group: example.com
-  names: {kind: Opaque, plural: opaques}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
+//go:embed testdata/crds.yaml
+var crds string
 
 func (f *fixture) install() {
 	f.t.Helper()

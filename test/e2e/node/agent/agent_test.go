@@ -28,55 +28,55 @@ func TestThrottle(t *testing.T) {
 	testThrottle(t, newFixture(t, node.Options{Restart: true}))
 }
 
-func testThrottle(t *testing.T, s fixture) {
-	hog := s.hog(t, "hog", "2", nil, nil)
-	bystander := s.bystander(t)
-	before := s.Settings(t)
-	s.apply(t, throttleRules)
+func testThrottle(t *testing.T, f fixture) {
+	hog := f.hog(t, "hog", "2", nil, nil)
+	bystander := f.bystander(t)
+	before := f.Settings(t)
+	f.apply(t, throttleRules)
 
 	t.Run("and-restore", func(t *testing.T) {
-		s.deploy(t, enforceThrottle()...)
-		s.turn(t, hog, true)
-		s.awaitThrottled(t, hog)
-		s.onlyOf(t, hog, before)
-		s.turn(t, hog, false)
-		s.awaitAsBefore(t, before)
+		f.deploy(t, enforceThrottle()...)
+		f.turn(t, hog, true)
+		f.awaitThrottled(t, hog)
+		f.onlyOf(t, hog, before)
+		f.turn(t, hog, false)
+		f.awaitAsBefore(t, before)
 	})
 
 	t.Run("undone-when-the-agent-is-deleted", func(t *testing.T) {
-		d := s.deploy(t, enforceThrottle()...)
-		s.turn(t, hog, true)
-		s.awaitThrottled(t, hog)
+		d := f.deploy(t, enforceThrottle()...)
+		f.turn(t, hog, true)
+		f.awaitThrottled(t, hog)
 		d.remove(t)
-		s.awaitAsBefore(t, before)
-		s.turn(t, hog, false)
+		f.awaitAsBefore(t, before)
+		f.turn(t, hog, false)
 	})
 
-	t.Run("quotas-that-gocrane-left-are-restored", func(t *testing.T) { s.restoreLeftQuotas(t, before, hog, bystander) })
+	t.Run("quotas-that-gocrane-left-are-restored", func(t *testing.T) { f.restoreLeftQuotas(t, before, hog, bystander) })
 	t.Run("while-kubelet-and-runtime-restart", func(t *testing.T) {
-		d := s.deploy(t, enforceThrottle()...)
-		s.turn(t, hog, true)
-		s.awaitThrottled(t, hog)
+		d := f.deploy(t, enforceThrottle()...)
+		f.turn(t, hog, true)
+		f.awaitThrottled(t, hog)
 
-		for _, program := range []string{"kubelet", s.Runtime()} {
-			if err := s.Kill(program); err != nil {
+		for _, program := range []string{"kubelet", f.Runtime()} {
+			if err := f.Kill(program); err != nil {
 				t.Fatal(err)
 			}
 
 			// Only a working kubelet and runtime can start it.
-			s.Delete(t, s.Run(t, s.Pod("after-"+program, "pause", nil, nil, nil)))
-			s.awaitThrottled(t, hog)
-			s.onlyOf(t, hog, before)
+			f.Delete(t, f.Run(t, f.Pod("after-"+program, "pause", nil, nil, nil)))
+			f.awaitThrottled(t, hog)
+			f.onlyOf(t, hog, before)
 		}
 
 		if err := d.sameProcess(t); err != nil {
 			t.Error(err)
 		}
 
-		s.turn(t, hog, false)
-		s.awaitAsBefore(t, before)
+		f.turn(t, hog, false)
+		f.awaitAsBefore(t, before)
 
-		after := s.Await(t, bystander, "is there", func(*corev1.Pod) bool { return true })
+		after := f.Await(t, bystander, "is there", func(*corev1.Pod) bool { return true })
 		if after.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("the bystander was restarted: %+v, want no restart of it", after.Status)
 		}
@@ -86,6 +86,8 @@ func testThrottle(t *testing.T, s fixture) {
 // restoreLeftQuotas lowers the CPU quotas of pods, as gocrane's agent leaves them, and records that on the Node, as crane migrate does: an agent that
 // does not enforce leaves both, one that enforces restores the quotas and removes the record.
 func (f fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods ...*corev1.Pod) {
+	t.Helper()
+
 	cgroups := f.Cgroups(t)
 	for _, pod := range pods {
 		name, quota := "cpu.max", "20000 100000"

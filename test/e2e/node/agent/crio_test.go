@@ -22,15 +22,15 @@ func TestCRIO(t *testing.T) {
 }
 
 // testLook checks that --once changes nothing, names and measures pods and reports the container it would throttle.
-func testLook(t *testing.T, s fixture) {
-	busy := s.batchPod(t, "busy", "cpu-hog", "-threads", "1")
-	quiet := s.Run(t, s.Pod("quiet", "pause", nil, node.Resources("50m", "16Mi"), node.Resources("50m", "16Mi")))
-	before := s.Settings(t)
-	a := s.launcher(t)
+func testLook(t *testing.T, f fixture) {
+	busy := f.batchPod(t, "busy", "cpu-hog", "-threads", "1")
+	quiet := f.Run(t, f.Pod("quiet", "pause", nil, node.Resources("50m", "16Mi"), node.Resources("50m", "16Mi")))
+	before := f.Settings(t)
+	a := f.launcher(t)
 	rules := strings.NewReplacer("PodName: hog", "PodName: busy", "avoidanceThreshold: 2", "avoidanceThreshold: 1").Replace(throttleRules)
 	rules = a.write(t, "rules.yaml", rules)
 
-	s.Eventually(t, "a look", func() error {
+	f.Eventually(t, "a look", func() error {
 		cmd := exec.CommandContext(t.Context(), node.Command(command), "--dry-run", "--once", "--output=json", "--host-root="+a.Path("/"), "--rules="+rules,
 			"--kubeconfig="+a.kubeconfig, "--hostname-override="+a.Name(), "--state-dir="+a.dir, "--collect-interval=1s")
 		var complaints strings.Builder
@@ -49,12 +49,12 @@ func testLook(t *testing.T, s fixture) {
 		return r.check(string(busy.UID), string(quiet.UID))
 	})
 
-	if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
+	if c := node.ChangedSettings(before, f.Settings(t)); len(c) > 0 {
 		t.Errorf("a look changed %s, want nothing changed", strings.Join(c, "; "))
 	}
 
-	s.Delete(t, busy)
-	s.Delete(t, quiet)
+	f.Delete(t, busy)
+	f.Delete(t, quiet)
 }
 
 // onceReport is the checked part of the output of --once.

@@ -5,6 +5,7 @@ package agent_test
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"slices"
 	"testing"
@@ -20,39 +21,15 @@ import (
 
 // evictRules evict batch pods while one of two uses more than 80 MiB of memory. Both are named, so that there is a measurement after one
 // is gone.
-const evictRules = `
-apiVersion: ensurance.crane.io/v1alpha1
-kind: NodeQOS
-metadata: {name: full}
-spec:
-  rules:
-  - name: memory
-    metricRule:
-      name: container_mem_total_usage
-      value: 80Mi
-      selector:
-        matchLabels: {ContainerName: main}
-        matchExpressions: [{key: PodName, operator: In, values: [grows, keeps]}]
-    avoidanceThreshold: 2
-    restoreThreshold: 2
-    actionName: make-room
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: AvoidanceAction
-metadata: {name: make-room}
-spec: {coolDownSeconds: 3, eviction: {terminationGracePeriodSeconds: 7}}
----
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {name: least}
-value: -100
-` + batchMakesRoom
+//
+//go:embed testdata/evict-rules.yaml
+var evictRules string
 
 // TestEvict checks that only a growing pod is evicted, with the action's grace period, and that new pods are kept away until the end of
 // the cool-down.
 func TestEvict(t *testing.T) {
 	f := newFixture(t, node.Options{})
-	f.apply(t, evictRules)
+	f.apply(t, evictRules+batchMakesRoom)
 	bystander := f.bystander(t)
 
 	var batchPods []*corev1.Pod

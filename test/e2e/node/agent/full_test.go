@@ -5,6 +5,7 @@ package agent_test
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"math"
 	"os"
@@ -27,45 +28,9 @@ const full = 110
 
 // everythingRules contain each kind of rule: use, pressure, interference and reserved elastic resources. Half of the pods are
 // latency-sensitive, the others may be affected; no value is near its threshold.
-const everythingRules = `
-apiVersion: ensurance.crane.io/v1alpha1
-kind: NodeQOS
-metadata: {name: everything}
-spec:
-  rules:
-  - {name: memory, metricRule: {name: memory_total_utilization, value: 99}, actionName: make-room}
-  - {name: stalled, metricRule: {name: node_pressure_memory_full_avg10_ratio, value: 900m}, avoidanceThreshold: 5, actionName: make-room}
-  - {name: waits-for-disks, metricRule: {name: node_pressure_io_full_avg60_ratio, value: 990m}, avoidanceThreshold: 5, actionName: hold-back}
-  - {name: pod-stalled, metricRule: {name: pod_pressure_memory_full_avg60_ratio, value: 900m}, avoidanceThreshold: 5, actionName: hold-back}
-  - {name: waits-for-cpu, metricRule: {name: pod_interference_cpu_ratio, value: 900m}, avoidanceThreshold: 3, actionName: hold-back}
-  - {name: waits-for-memory, metricRule: {name: pod_interference_memory_ratio, value: 900m}, avoidanceThreshold: 3, actionName: hold-back}
-  - {name: held, metricRule: {name: ext_cpu_total_distribute, value: 100k}, actionName: make-room}
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: AvoidanceAction
-metadata: {name: hold-back}
-spec: {coolDownSeconds: 30, throttle: {cpuThrottle: {minCPURatio: 10, stepCPURatio: 20}, memoryThrottle: {}}}
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: AvoidanceAction
-metadata: {name: make-room}
-spec: {coolDownSeconds: 300, eviction: {terminationGracePeriodSeconds: 30}}
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: PodQOS
-metadata: {name: web}
-spec:
-  labelSelector: {matchLabels: {fills: web}}
-  resourceQOS: {cpuQOS: {cpuPriority: 0}}
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: PodQOS
-metadata: {name: batch}
-spec:
-  allowedActions: [hold-back, make-room]
-  labelSelector: {matchLabels: {fills: batch}}
-  resourceQOS: {cpuQOS: {cpuPriority: 7}}
-`
+//
+//go:embed testdata/everything-rules.yaml
+var everythingRules string
 
 // BenchmarkFull measures the agent's use on a full node with one kind of action, and with all parts and kinds. One in five pods is
 // elastic, and one has an exclusive CPU.

@@ -5,6 +5,7 @@ package agent_test
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -19,23 +20,9 @@ import (
 )
 
 // heldRules evict batch pods while elastic pods request more CPU than is reclaimable.
-const heldRules = `
-apiVersion: ensurance.crane.io/v1alpha1
-kind: NodeQOS
-metadata: {name: held}
-spec:
-  rules:
-  - name: too-much
-    metricRule: {name: ext_cpu_total_distribute, value: 100}
-    avoidanceThreshold: 2
-    restoreThreshold: 2
-    actionName: make-room
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: AvoidanceAction
-metadata: {name: make-room}
-spec: {coolDownSeconds: 3, eviction: {terminationGracePeriodSeconds: 1}}
-` + batchMakesRoom
+//
+//go:embed testdata/held-rules.yaml
+var heldRules string
 
 // TestElasticFollowsLoad checks that the offer falls within seconds with other load and does not rise at once afterwards. A pod keeps its
 // request beyond the reclaimable capacity until a rule evicts it, and it only. Load is that of the whole machine, so the test checks
@@ -88,7 +75,7 @@ func TestElasticFollowsLoad(t *testing.T) {
 
 	f.awaitSame(t, pod)
 
-	f.apply(t, heldRules)
+	f.apply(t, heldRules+batchMakesRoom)
 	f.Eventually(t, "the elastic pod is evicted", func() error { return f.gone(t, pod) })
 	f.awaitOffer(t, tr, "nothing of it is left on offer", func(o offered) bool { return o.cpu.allocatable == 0 && o.memory.terms.Allocated == "0" })
 	f.awaitSame(t, cpu)

@@ -4,6 +4,7 @@
 package agent_test
 
 import (
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,24 +22,10 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// tightRules reclaim page cache of batch pods and then evict while the node uses more than %d bytes of memory.
-const tightRules = `
-apiVersion: ensurance.crane.io/v1alpha1
-kind: NodeQOS
-metadata: {name: tight}
-spec:
-  rules:
-  - name: memory
-    metricRule: {name: memory_total_usage, value: "%d"}
-    avoidanceThreshold: 2
-    restoreThreshold: 2
-    actionName: make-room
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: AvoidanceAction
-metadata: {name: make-room}
-spec: {coolDownSeconds: 5, throttle: {memoryThrottle: {}}, eviction: {terminationGracePeriodSeconds: 7}}
-` + batchMakesRoom
+// tightRules reclaim page cache of batch pods and then evict while the node uses more than THRESHOLD bytes of memory.
+//
+//go:embed testdata/tight-rules.yaml
+var tightRules string
 
 const (
 	mebi = 1 << 20
@@ -154,7 +141,7 @@ func TestMemoryPressure(t *testing.T) {
 		used, err = f.used()
 		return err
 	})
-	f.apply(t, fmt.Sprintf(tightRules, used+room*mebi))
+	f.apply(t, strings.ReplaceAll(tightRules, "THRESHOLD", fmt.Sprint(used+room*mebi))+batchMakesRoom)
 
 	before, err := f.file(f.reader)("memory.current")
 	if err != nil {

@@ -5,9 +5,11 @@ package agent_test
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,22 +18,10 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// swapRules evict batch pods above %d bytes of memory in use, after reclaiming page cache.
-const swapRules = `
-apiVersion: ensurance.crane.io/v1alpha1
-kind: NodeQOS
-metadata: {name: swap}
-spec:
-  rules:
-  - name: memory
-    metricRule: {name: memory_total_usage, value: "%d"}
-    actionName: make-room
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: AvoidanceAction
-metadata: {name: make-room}
-spec: {coolDownSeconds: 3, throttle: {memoryThrottle: {forceGC: true}}, eviction: {terminationGracePeriodSeconds: 1}}
-` + batchMakesRoom
+// swapRules evict batch pods above THRESHOLD bytes of memory in use, after reclaiming page cache.
+//
+//go:embed testdata/swap-rules.yaml
+var swapRules string
 
 // swapFixture is a node with swap, in which an idle pod has memory.
 type swapFixture struct {
@@ -123,7 +113,7 @@ func TestMemoryWithSwap(t *testing.T) {
 		inSwap/mebi, after.used/mebi, before.used/mebi, after.use/mebi, before.use/mebi, after.swapped/mebi)
 
 	// A rule just above the memory in use does nothing, although with swap it would be exceeded.
-	remove := f.put(t, fmt.Sprintf(swapRules, int64(after.used)+out*mebi))
+	remove := f.put(t, strings.ReplaceAll(swapRules, "THRESHOLD", fmt.Sprint(int64(after.used)+out*mebi))+batchMakesRoom)
 	n.undisturbed(t, 20*time.Second)
 	remove()
 

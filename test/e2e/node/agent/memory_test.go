@@ -4,6 +4,7 @@
 package agent_test
 
 import (
+	_ "embed"
 	"fmt"
 	"strconv"
 	"testing"
@@ -17,28 +18,9 @@ import (
 )
 
 // memoryRules throttle memory of batch pods at any use of the node.
-const memoryRules = `
-apiVersion: ensurance.crane.io/v1alpha1
-kind: NodeQOS
-metadata: {name: full}
-spec:
-  rules:
-  - name: memory
-    metricRule: {name: memory_total_usage, value: 1Mi}
-    actionName: drop-files
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: AvoidanceAction
-metadata: {name: drop-files}
-spec: {coolDownSeconds: 3, throttle: {memoryThrottle: {forceGC: true}}}
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: PodQOS
-metadata: {name: batch}
-spec:
-  allowedActions: [drop-files]
-  labelSelector: {matchLabels: {workload: batch}}
-`
+//
+//go:embed testdata/memory-rules.yaml
+var memoryRules string
 
 // TestMemory checks on cgroup v2 that a pod with unused page cache is reclaimed and limited without being killed, and is restored by the
 // next agent after a kill and after the rule was deleted.

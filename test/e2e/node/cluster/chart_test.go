@@ -5,6 +5,7 @@ package cluster_test
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -148,26 +149,9 @@ func awaitRecommendations(t *testing.T, cluster *realnode.Cluster, namespace str
 }
 
 // throttleRules throttle the pod of settingsBefore all the time: its node always uses more than a thousandth of a core.
-const throttleRules = `
-apiVersion: ensurance.crane.io/v1alpha1
-kind: NodeQOS
-metadata: {name: always}
-spec:
-  rules:
-  - {name: always, metricRule: {name: cpu_total_usage, value: 1}, avoidanceThreshold: 1, actionName: calm-down}
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: AvoidanceAction
-metadata: {name: calm-down}
-spec: {coolDownSeconds: 3, throttle: {cpuThrottle: {minCPURatio: 1, stepCPURatio: 50}}}
----
-apiVersion: ensurance.crane.io/v1alpha1
-kind: PodQOS
-metadata: {name: batch}
-spec:
-  allowedActions: [calm-down]
-  labelSelector: {matchLabels: {workload: batch}}
-`
+//
+//go:embed testdata/throttle-rules.yaml
+var throttleRules string
 
 // settingsBefore starts a pod that uses its CPU limit on the first node and returns the cgroup settings of all nodes.
 func settingsBefore(t *testing.T, nodes []*node.Node) []map[string]string {
