@@ -43,8 +43,8 @@ func body(t *testing.T, r io.Reader) string {
 	return string(b)
 }
 
-// TestPaths checks that each path of the dashboard opens the page, also with dots in names, and that missing files are not the page.
-func TestPaths(t *testing.T) {
+// TestHandler_EveryPathOpensThePage checks that each path of the dashboard opens the page, also with dots in names, and that missing files are not the page.
+func TestHandler_EveryPathOpensThePage(t *testing.T) {
 	page := body(t, get(t, "/", nil).Body)
 	if !strings.Contains(page, `<div id="app">`) {
 		t.Fatalf("GET / = %s, want the page", page)
@@ -82,8 +82,8 @@ func TestPageUsesOwnFiles(t *testing.T) {
 	}
 }
 
-// TestCaching checks the headers of caching, the compressed form, and that an unchanged file is not sent again.
-func TestCaching(t *testing.T) {
+// TestHandler_Caching checks the headers of caching, the compressed form, and that an unchanged file is not sent again.
+func TestHandler_Caching(t *testing.T) {
 	entries, err := fs.ReadDir(dist, "dist")
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestCaching(t *testing.T) {
 	}
 }
 
-func TestOnlyReads(t *testing.T) {
+func TestHandler_RefusesWrites(t *testing.T) {
 	h, err := Handler()
 	if err != nil {
 		t.Fatal(err)

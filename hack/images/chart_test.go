@@ -59,9 +59,9 @@ func pushedDigest(t *testing.T, tag string) string {
 	return descriptor.Digest.String()
 }
 
-// TestValues checks that values.yaml gets the digest of the image that was pushed, and is refused for images of another version, for images that
+// TestValuesGetDigests checks that values.yaml gets the digest of the image that was pushed, and is refused for images of another version, for images that
 // were not built, and for a registry without them.
-func TestValues(t *testing.T) {
+func TestValuesGetDigests(t *testing.T) {
 	to := newRegistry(t)
 	out := t.TempDir()
 	build(t, newModule(t), out, "--push", to)

@@ -29,8 +29,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestMap checks that docs/README.md lists every page of docs/ with a line of its own, and docs/experiments/README.md those of its folder.
-func TestMap(t *testing.T) {
+// TestIndexListsEveryPage checks that docs/README.md lists every page of docs/ with a line of its own, and docs/experiments/README.md those of its folder.
+func TestIndexListsEveryPage(t *testing.T) {
 	const experiments = "experiments"
 	listed := readPage(t, "docs/README.md")
 	listedExperiments := readPage(t, "docs/experiments/README.md")
@@ -70,8 +70,8 @@ func hasRow(index, link string) bool {
 	return regexp.MustCompile(`(?m)^\| \[[^\]]+\]\(` + regexp.QuoteMeta(link) + `\) \| \S.* \|$`).MatchString(index)
 }
 
-// TestOpening checks that each page starts with a title and one sentence.
-func TestOpening(t *testing.T) {
+// TestPagesStartWithTitleAndSentence checks that each page starts with a title and one sentence.
+func TestPagesStartWithTitleAndSentence(t *testing.T) {
 	for _, page := range markdownFiles(t) {
 		if !strings.HasPrefix(page, "docs/") {
 			continue

@@ -83,8 +83,8 @@ func TestAPIServerRestarts(t *testing.T) {
 	f.AwaitReady("web", 6)
 }
 
-// TestWindow checks that requests are raised at any time, but lowered only in a maintenance window.
-func TestWindow(t *testing.T) {
+// TestMaintenanceWindow checks that requests are raised at any time, but lowered only in a maintenance window.
+func TestMaintenanceWindow(t *testing.T) {
 	f := newFixture(t)
 	f.Deploy("down", 1)
 	f.Deploy("up", 1)

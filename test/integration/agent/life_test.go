@@ -93,8 +93,8 @@ func TestBadRules(t *testing.T) {
 	a.awaitLog(t, "rule is firing", "bad-rules-typo/memory")
 }
 
-// TestHealth checks probes, metrics and the Node's features.
-func TestHealth(t *testing.T) {
+// TestProbesAndMetrics checks probes, metrics and the Node's features.
+func TestProbesAndMetrics(t *testing.T) {
 	c := newClient(t)
 	harness.Create(t, c, newNode("health"))
 

@@ -69,9 +69,9 @@ func becomes(t *testing.T, c client.Client, name string, tainted bool) (out *cor
 	return out
 }
 
-// TestTaint checks that a firing rule sets the taint, condition and events, that taints of others are kept, and that taint and condition
+// TestFiringRuleSetsTaint checks that a firing rule sets the taint, condition and events, that taints of others are kept, and that taint and condition
 // are reset when the node is calm.
-func TestTaint(t *testing.T) {
+func TestFiringRuleSetsTaint(t *testing.T) {
 	c := newClient(t)
 	f := newHostFixture(t, c, 8000)
 	node := newNode("taint")

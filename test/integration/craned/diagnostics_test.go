@@ -69,8 +69,8 @@ func startTraceCollector(t *testing.T) (c *traceCollector, address string) {
 	return c, listener.Addr().String()
 }
 
-// TestTraces checks that a pass, a forecast and an adoption are traced, with the objects that they are about.
-func TestTraces(t *testing.T) {
+// TestTracesOfRunForecastAndAdoption checks that a pass, a forecast and an adoption are traced, with the objects that they are about.
+func TestTracesOfRunForecastAndAdoption(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
 	traces, address := startTraceCollector(t)

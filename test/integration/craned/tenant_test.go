@@ -10,9 +10,9 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// TestTenant checks that a rule fails with the reason at a server that requires a tenant, and completes as soon as the file with
+// TestPrometheusTenantHeader checks that a rule fails with the reason at a server that requires a tenant, and completes as soon as the file with
 // headers has the right one, without a restart.
-func TestTenant(t *testing.T) {
+func TestPrometheusTenantHeader(t *testing.T) {
 	c := newClient(t)
 	create(t, c, deployment("shop", "web"))
 	address := harness.RequireHeader(t, servePrometheus(t).URL(), "X-Scope-OrgID", func() string { return "team-a" })

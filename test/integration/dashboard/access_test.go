@@ -29,8 +29,8 @@ func workloadOf(path, namespace string) string {
 	return path + "?namespace=" + namespace + "&kind=Deployment&name=web"
 }
 
-// TestRights checks that each person gets what the API server allows: two of different namespaces, one without rights, and one with all.
-func TestRights(t *testing.T) {
+// TestReads_RightsOfEachPerson checks that each person gets what the API server allows: two of different namespaces, one without rights, and one with all.
+func TestReads_RightsOfEachPerson(t *testing.T) {
 	f := serve(t)
 	ann := f.login("shop", "ann")
 	bob := f.login("pay", "bob")
@@ -124,8 +124,8 @@ func TestQueriesStayInTheNamespace(t *testing.T) {
 	}
 }
 
-// TestWrites checks that writes have the rights of the person, that each is logged, and that a file has no rows of others.
-func TestWrites(t *testing.T) {
+// TestWrites_RightsOfEachPerson checks that writes have the rights of the person, that each is logged, and that a file has no rows of others.
+func TestWrites_RightsOfEachPerson(t *testing.T) {
 	f := serve(t)
 	ann := f.login("shop", "ann")
 	item := func(namespace string) contract.Item {

@@ -218,9 +218,9 @@ func TestCreateRule(t *testing.T) {
 	}
 }
 
-// TestRecords checks that the overview has what craned keeps: savings by day, what was promised and realised, and OOM kills, each with its
+// TestOverview_SavingsAndOOMKills checks that the overview has what craned keeps: savings by day, what was promised and realised, and OOM kills, each with its
 // source; and that a record that the person may not read is a note.
-func TestRecords(t *testing.T) {
+func TestOverview_SavingsAndOOMKills(t *testing.T) {
 	f := serve(t)
 	root := f.login("shop", "root")
 	var out contract.Overview

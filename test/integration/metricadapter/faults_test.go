@@ -164,9 +164,9 @@ func TestCron(t *testing.T) {
 	}
 }
 
-// TestRights checks that metrics require permission, that a permission in one namespace is limited to it, and that requests for
+// TestMetricsRequirePermission checks that metrics require permission, that a permission in one namespace is limited to it, and that requests for
 // metrics cause no requests to the Kubernetes API.
-func TestRights(t *testing.T) {
+func TestMetricsRequirePermission(t *testing.T) {
 	a := start(t)
 	ns := namespaceFor(t)
 	elsewhere := namespaceFor(t)
@@ -330,8 +330,8 @@ func TestExpiredCertificate(t *testing.T) {
 	})
 }
 
-// TestReplicas checks that a second replica shares the certificate and serves after the first has stopped.
-func TestReplicas(t *testing.T) {
+// TestSecondReplicaTakesOver checks that a second replica shares the certificate and serves after the first has stopped.
+func TestSecondReplicaTakesOver(t *testing.T) {
 	first := start(t)
 	path := writeServedForecast(t, namespaceFor(t))
 	eventually(t, "the first serves", func(ctx context.Context) error { return want500m(ctx, path) })

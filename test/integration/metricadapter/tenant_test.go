@@ -11,8 +11,8 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// TestTenant checks that the adapter sends the headers that a server requires.
-func TestTenant(t *testing.T) {
+// TestPrometheusTenantHeader checks that the adapter sends the headers that a server requires.
+func TestPrometheusTenantHeader(t *testing.T) {
 	ns := namespaceFor(t)
 	p := openPrometheus(t, ns)
 	p.put(t, map[string]float64{"queue_len_mail{queue=a}": 3})

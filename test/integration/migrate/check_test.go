@@ -13,8 +13,8 @@ import (
 	"crane.io/crane/internal/testbed/controlplane"
 )
 
-// TestCheck checks that an inventory accounts for every object of an installation, by YAML and by Helm, with the rights to read alone.
-func TestCheck(t *testing.T) {
+// TestCheck_AccountsForEveryObject checks that an inventory accounts for every object of an installation, by YAML and by Helm, with the rights to read alone.
+func TestCheck_AccountsForEveryObject(t *testing.T) {
 	for _, by := range []string{"yaml", "helm"} {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()

@@ -27,9 +27,9 @@ const otherKinds = `
 //go:embed testdata/other-objects.yaml
 var otherObjects string
 
-// TestOthers checks the importers with realistic and hostile objects: each is listed, what has no counterpart is named with a reason, and the API
+// TestCheck_OtherAutoscalers checks the importers with realistic and hostile objects: each is listed, what has no counterpart is named with a reason, and the API
 // server accepts each manifest that an importer writes.
-func TestOthers(t *testing.T) {
+func TestCheck_OtherAutoscalers(t *testing.T) {
 	f := newFixture(t)
 	if err := harness.Install(t.Context(), f.control.Config(), "test", func(kind string) bool { return kind == "CustomResourceDefinition" }); err != nil {
 		t.Fatal(err)

@@ -144,8 +144,8 @@ func TestWholeCPUs(t *testing.T) {
 	}
 }
 
-// TestOneWrite verifies that the scheduler writes a pod with whole CPUs once: the annotation comes with the binding.
-func TestOneWrite(t *testing.T) {
+// TestBindingCarriesTopologyResult verifies that the scheduler writes a pod with whole CPUs once: the annotation comes with the binding.
+func TestBindingCarriesTopologyResult(t *testing.T) {
 	f := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
 	f.machine("once", single, []string{"node0"}, 4)
 	f.awaitCaches()

@@ -109,9 +109,9 @@ func TestQOSInitializer(t *testing.T) {
 	})
 }
 
-// TestReadiness checks that readiness of webhooks and of the switch that stops writes have their own checks, which do not depend on the data
+// TestReadinessChecksOfWebhooks checks that readiness of webhooks and of the switch that stops writes have their own checks, which do not depend on the data
 // source.
-func TestReadiness(t *testing.T) {
+func TestReadinessChecksOfWebhooks(t *testing.T) {
 	p := startCraned(t)
 	for _, check := range []string{"webhooks", "pause"} {
 		eventually(t, check+" is ready", func(ctx context.Context) error {
