@@ -43,13 +43,13 @@ func Handler() (http.Handler, error) {
 	assets := map[string]asset{}
 	entries, err := fs.ReadDir(dist, "dist")
 	if err != nil {
-		return nil, fmt.Errorf("failed to read the bundle: %w", err)
+		return nil, fmt.Errorf("reading the bundle: %w", err)
 	}
 
 	for _, e := range entries {
 		content, err := dist.ReadFile("dist/" + e.Name())
 		if err != nil {
-			return nil, fmt.Errorf("failed to read %s of the bundle: %w", e.Name(), err)
+			return nil, fmt.Errorf("reading %s of the bundle: %w", e.Name(), err)
 		}
 
 		a, err := newAsset(e.Name(), content)
@@ -71,15 +71,15 @@ func newAsset(name string, content []byte) (asset, error) {
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
-		return asset{}, fmt.Errorf("failed to compress %s: %w", name, err)
+		return asset{}, fmt.Errorf("compressing %s: %w", name, err)
 	}
 
 	if _, err := w.Write(content); err != nil {
-		return asset{}, fmt.Errorf("failed to compress %s: %w", name, err)
+		return asset{}, fmt.Errorf("compressing %s: %w", name, err)
 	}
 
 	if err := w.Close(); err != nil {
-		return asset{}, fmt.Errorf("failed to compress %s: %w", name, err)
+		return asset{}, fmt.Errorf("compressing %s: %w", name, err)
 	}
 
 	sum := sha256.Sum256(content)

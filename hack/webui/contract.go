@@ -39,7 +39,7 @@ func contractTypes(dir string) ([]byte, error) {
 
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
-			return nil, fmt.Errorf("failed to parse %s: %w", name, err)
+			return nil, fmt.Errorf("parsing %s: %w", name, err)
 		}
 
 		for _, decl := range file.Decls {

@@ -41,7 +41,7 @@ func main() {
 func run(source, contract string, check bool, tests string) error {
 	source, err := filepath.Abs(source)
 	if err != nil {
-		return fmt.Errorf("failed to resolve the folder of the sources: %w", err)
+		return fmt.Errorf("resolving the folder of the sources: %w", err)
 	}
 
 	if tests != "" {
@@ -95,7 +95,7 @@ func types(contract, file string, check bool) error {
 	}
 
 	if err := os.WriteFile(file, want, 0o644); err != nil {
-		return fmt.Errorf("failed to write the types of the API: %w", err)
+		return fmt.Errorf("writing the types of the API: %w", err)
 	}
 
 	return nil
@@ -136,12 +136,12 @@ func bundle(source string) (map[string][]byte, error) {
 
 	page, err := os.ReadFile(filepath.Join(source, "src", "index.html"))
 	if err != nil {
-		return nil, fmt.Errorf("failed to read the page: %w", err)
+		return nil, fmt.Errorf("reading the page: %w", err)
 	}
 
 	icon, err := os.ReadFile(filepath.Join(source, "src", "icon.svg"))
 	if err != nil {
-		return nil, fmt.Errorf("failed to read the icon: %w", err)
+		return nil, fmt.Errorf("reading the icon: %w", err)
 	}
 
 	notices, err := licences(source)
@@ -169,7 +169,7 @@ func licences(source string) ([]byte, error) {
 	for _, library := range []string{"preact", "uplot"} {
 		text, err := os.ReadFile(filepath.Join(source, "node_modules", library, "LICENSE"))
 		if err != nil {
-			return nil, fmt.Errorf("failed to read the licence of %s: %w", library, err)
+			return nil, fmt.Errorf("reading the licence of %s: %w", library, err)
 		}
 
 		fmt.Fprintf(&b, "%s\n\n%s\n\n", library, strings.TrimSpace(string(text)))
@@ -187,7 +187,7 @@ func bundleTests(source, out string) error {
 
 	out, err = filepath.Abs(out)
 	if err != nil {
-		return fmt.Errorf("failed to resolve the folder of the tests: %w", err)
+		return fmt.Errorf("resolving the folder of the tests: %w", err)
 	}
 
 	o := options(source)
@@ -215,15 +215,15 @@ func report(files map[string][]byte) (int, error) {
 		var b bytes.Buffer
 		w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 		if err != nil {
-			return 0, fmt.Errorf("failed to compress: %w", err)
+			return 0, fmt.Errorf("compressing: %w", err)
 		}
 
 		if _, err := w.Write(files[name]); err != nil {
-			return 0, fmt.Errorf("failed to compress %s: %w", name, err)
+			return 0, fmt.Errorf("compressing %s: %w", name, err)
 		}
 
 		if err := w.Close(); err != nil {
-			return 0, fmt.Errorf("failed to compress %s: %w", name, err)
+			return 0, fmt.Errorf("compressing %s: %w", name, err)
 		}
 
 		total += b.Len()
@@ -255,7 +255,7 @@ func compare(files map[string][]byte, dist string) error {
 
 	entries, err := os.ReadDir(dist)
 	if err != nil {
-		return fmt.Errorf("failed to read the bundle: %w", err)
+		return fmt.Errorf("reading the bundle: %w", err)
 	}
 
 	for _, e := range entries {
@@ -274,16 +274,16 @@ func compare(files map[string][]byte, dist string) error {
 // write replaces the content of dist.
 func write(files map[string][]byte, dist string) error {
 	if err := os.RemoveAll(dist); err != nil {
-		return fmt.Errorf("failed to remove the old bundle: %w", err)
+		return fmt.Errorf("removing the old bundle: %w", err)
 	}
 
 	if err := os.MkdirAll(dist, 0o755); err != nil {
-		return fmt.Errorf("failed to create the folder of the bundle: %w", err)
+		return fmt.Errorf("creating the folder of the bundle: %w", err)
 	}
 
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dist, name), content, 0o644); err != nil {
-			return fmt.Errorf("failed to write the bundle: %w", err)
+			return fmt.Errorf("writing the bundle: %w", err)
 		}
 	}
 

@@ -23,27 +23,27 @@ const ldflagsFile = "hack/controlplane-ldflags"
 func buildBinary(ctx context.Context) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
-		return "", fmt.Errorf("build the controlplane binary: %w", err)
+		return "", fmt.Errorf("building the controlplane binary: %w", err)
 	}
 
 	ldflags, err := os.ReadFile(filepath.Join(root, ldflagsFile))
 	if err != nil {
-		return "", fmt.Errorf("build the controlplane binary: %w", err)
+		return "", fmt.Errorf("building the controlplane binary: %w", err)
 	}
 
 	bin := filepath.Join(root, "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
-		return "", fmt.Errorf("build the controlplane binary: %w", err)
+		return "", fmt.Errorf("building the controlplane binary: %w", err)
 	}
 
 	lock, err := os.OpenFile(filepath.Join(bin, ".controlplane.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return "", fmt.Errorf("build the controlplane binary: %w", err)
+		return "", fmt.Errorf("building the controlplane binary: %w", err)
 	}
 	defer lock.Close()
 
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("build the controlplane binary: lock: %w", err)
+		return "", fmt.Errorf("locking the folder of the controlplane binary: %w", err)
 	}
 
 	path := filepath.Join(bin, "controlplane")
@@ -53,7 +53,7 @@ func buildBinary(ctx context.Context) (string, error) {
 
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the controlplane binary: %w\n%s", err, out)
+		return "", fmt.Errorf("building the controlplane binary: %w\n%s", err, out)
 	}
 
 	return path, nil

@@ -45,11 +45,11 @@ func sandboxOf(group string) string {
 
 func writeFile(path, content string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write recording: %w", err)
+		return fmt.Errorf("writing the recording: %w", err)
 	}
 
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		return fmt.Errorf("write recording: %w", err)
+		return fmt.Errorf("writing the recording: %w", err)
 	}
 
 	return nil

@@ -78,13 +78,13 @@ func (c *Cgroups) startDaemonSet(t testing.TB) {
 
 	sets := n.Client.AppsV1().DaemonSets(set.Namespace)
 	if _, err := sets.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
-		t.Fatalf("create DaemonSet: %v", err)
+		t.Fatalf("creating DaemonSet: %v", err)
 	}
 
 	c.owner.Cleanup(func() {
 		ctx := context.WithoutCancel(c.owner.Context())
 		if err := sets.Delete(ctx, set.Name, metav1.DeleteOptions{}); err != nil {
-			c.owner.Errorf("delete DaemonSet: %v", err)
+			c.owner.Errorf("deleting DaemonSet: %v", err)
 		}
 	})
 

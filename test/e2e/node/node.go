@@ -203,7 +203,7 @@ func StartAll(t testing.TB, options ...Options) []*Node {
 				t.Log(n.LastLogs(20))
 			}
 			if err := n.Stop(context.WithoutCancel(t.Context())); err != nil {
-				t.Errorf("stop %s: %v", n.Name(), err)
+				t.Errorf("stopping %s: %v", n.Name(), err)
 			}
 		})
 	}

@@ -123,7 +123,7 @@ func (n *Node) Create(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	pods := n.Client.CoreV1().Pods(pod.Namespace)
 	created, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatalf("create pod %s: %v", pod.Name, err)
+		t.Fatalf("creating pod %s: %v", pod.Name, err)
 	}
 
 	t.Cleanup(func() { n.Delete(t, created) })
@@ -144,7 +144,7 @@ func (n *Node) Delete(t testing.TB, pod *corev1.Pod) {
 			return
 		}
 		if err != nil {
-			t.Errorf("delete pod %s: %v", pod.Name, err)
+			t.Errorf("deleting pod %s: %v", pod.Name, err)
 			return
 		}
 

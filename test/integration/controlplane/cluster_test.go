@@ -68,7 +68,7 @@ func newNamespace(t *testing.T, client kubernetes.Interface) string {
 		defer cancel()
 
 		if err := client.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("delete namespace %s: %v", ns.Name, err)
+			t.Errorf("deleting namespace %s: %v", ns.Name, err)
 		}
 	})
 
@@ -107,7 +107,7 @@ func readyNode(t testing.TB, client kubernetes.Interface, name string) {
 	registerNode(t, client, name)
 	t.Cleanup(func() {
 		if err := client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("delete node %s: %v", name, err)
+			t.Errorf("deleting node %s: %v", name, err)
 		}
 	})
 }

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		Name: "findings",
 		Before: func(ctx context.Context, dir string) (err error) {
 			if err := writeHistory(ctx, dir); err != nil {
-				return fmt.Errorf("failed to write the history: %w", err)
+				return fmt.Errorf("writing the history: %w", err)
 			}
 
 			server, err = promserver.Open(promserver.Options{Dir: dir})

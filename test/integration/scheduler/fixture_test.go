@@ -146,7 +146,7 @@ func startScheduler(t testing.TB, s setup) *scheduler {
 		defer cancel()
 
 		if err := p.Stop(ctx); err != nil {
-			t.Errorf("stop crane-scheduler: %v", err)
+			t.Errorf("stopping crane-scheduler: %v", err)
 		}
 	})
 

@@ -207,7 +207,7 @@ func namespaceFor(t *testing.T) string {
 		defer cancel()
 
 		if err := cluster.client.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("delete namespace %s: %v", ns.Name, err)
+			t.Errorf("deleting namespace %s: %v", ns.Name, err)
 		}
 	})
 

@@ -28,7 +28,7 @@ func resize(t *testing.T, namespace, name, cpu, memory string) {
 
 	_, err = cluster.client.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
 	if err != nil {
-		t.Fatalf("resize %s: %v", name, err)
+		t.Fatalf("resizing %s: %v", name, err)
 	}
 }
 

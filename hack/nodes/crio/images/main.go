@@ -54,12 +54,12 @@ func load(ctx context.Context, archive string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
 	if err := unpack(archive, dir); err != nil {
-		return fmt.Errorf("unpack %s: %w", archive, err)
+		return fmt.Errorf("unpacking %s: %w", archive, err)
 	}
 
 	store, err := storage.GetStore(storage.StoreOptions{GraphRoot: graphRoot, RunRoot: runRoot, GraphDriverName: "overlay"})
 	if err != nil {
-		return fmt.Errorf("open the store: %w", err)
+		return fmt.Errorf("opening the store: %w", err)
 	}
 	defer func() {
 		_, closeErr := store.Shutdown(false)

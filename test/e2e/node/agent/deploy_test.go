@@ -127,7 +127,7 @@ func (f fixture) deploySet(t testing.TB, set *appsv1.DaemonSet) *deployment {
 	d := &deployment{fixture: f, set: set}
 	set, err := f.Client.AppsV1().DaemonSets(d.set.Namespace).Create(t.Context(), d.set, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatalf("create DaemonSet: %v", err)
+		t.Fatalf("creating DaemonSet: %v", err)
 	}
 
 	d.set = set
@@ -185,13 +185,13 @@ func (d *deployment) remove(t testing.TB) {
 
 	ctx := context.WithoutCancel(t.Context())
 	if err := client.IgnoreNotFound(d.client.Delete(ctx, d.set.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground))); err != nil {
-		t.Errorf("delete DaemonSet: %v", err)
+		t.Errorf("deleting DaemonSet: %v", err)
 		return
 	}
 
 	pods, err := d.Client.CoreV1().Pods(d.set.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.set.Spec.Selector)})
 	if err != nil {
-		t.Errorf("delete DaemonSet: %v", err)
+		t.Errorf("deleting DaemonSet: %v", err)
 		return
 	}
 
@@ -227,7 +227,7 @@ func (f fixture) put(t testing.TB, text string) (remove func()) {
 	return func() {
 		for _, o := range objects {
 			if err := f.client.Delete(context.WithoutCancel(t.Context()), o); client.IgnoreNotFound(err) != nil {
-				t.Errorf("delete %s %s: %v", o.GetKind(), o.GetName(), err)
+				t.Errorf("deleting %s %s: %v", o.GetKind(), o.GetName(), err)
 			}
 		}
 	}

@@ -113,7 +113,7 @@ func (f fixture) quick(t testing.TB, pod *corev1.Pod) {
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
-			t.Errorf("delete pod %s: %v", pod.Name, err)
+			t.Errorf("deleting pod %s: %v", pod.Name, err)
 		}
 	})
 }

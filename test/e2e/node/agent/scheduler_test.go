@@ -106,7 +106,7 @@ func (f fixture) schedule(t testing.TB) {
 		defer cancel()
 
 		if err := p.Stop(ctx); err != nil {
-			t.Errorf("stop %s: %v", scheduler, err)
+			t.Errorf("stopping %s: %v", scheduler, err)
 		}
 	})
 }

@@ -55,6 +55,6 @@ func deleteNamespace(t *testing.T, n *node.Node, name string) {
 	t.Helper()
 
 	if err := n.Client.CoreV1().Namespaces().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
-		t.Errorf("delete namespace %s: %v", name, err)
+		t.Errorf("deleting namespace %s: %v", name, err)
 	}
 }

@@ -49,11 +49,11 @@ func main() {
 func runAll(ctx context.Context, l scenario, dir string, out io.Writer) error {
 	layout, err := cgroup.Detect(host.Root(l.Root))
 	if err != nil {
-		return fmt.Errorf("look at cgroups: %w", err)
+		return fmt.Errorf("detecting cgroups: %w", err)
 	}
 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make a directory for journals: %w", err)
+		return fmt.Errorf("making a directory for journals: %w", err)
 	}
 
 	l.Journal = filepath.Join(dir, "changes.json")
@@ -144,7 +144,7 @@ func (l scenario) runOnce(ctx context.Context, layout cgroup.Layout, out io.Writ
 func (l scenario) runProcess(ctx context.Context) (died bool, file string, err error) {
 	text, err := json.Marshal(l)
 	if err != nil {
-		return false, "", fmt.Errorf("life: %w", err)
+		return false, "", fmt.Errorf("encoding the scenario: %w", err)
 	}
 
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
@@ -186,7 +186,7 @@ func readSettings(layout cgroup.Layout, group string) (map[string]string, error)
 				continue // an older kernel
 			}
 			if err != nil {
-				return nil, fmt.Errorf("read settings: %w", err)
+				return nil, fmt.Errorf("reading settings: %w", err)
 			}
 
 			out[path] = string(bytes.TrimSpace(content))

@@ -69,7 +69,7 @@ func killSelf() {
 func runScenario(text string) error {
 	var l scenario
 	if err := json.Unmarshal([]byte(text), &l); err != nil {
-		return fmt.Errorf("life: %w", err)
+		return fmt.Errorf("encoding the scenario: %w", err)
 	}
 
 	kernel := dyingFiles{writesLeft: &l.Writes, after: l.DieAfter}
@@ -89,7 +89,7 @@ func runScenario(text string) error {
 func (l scenario) openJournal(to act.FileWriter) (cgroup.Layout, *act.Journal, error) {
 	layout, err := cgroup.Detect(host.Root(l.Root))
 	if err != nil {
-		return layout, nil, fmt.Errorf("look at cgroups: %w", err)
+		return layout, nil, fmt.Errorf("detecting cgroups: %w", err)
 	}
 
 	journal, err := act.OpenJournal(l.Journal, layout, to)
@@ -119,7 +119,7 @@ func (l scenario) changeCPU(layout cgroup.Layout, journal *act.Journal) error {
 		}
 
 		if err := throttler.Throttle(plan, l.Group); err != nil {
-			return fmt.Errorf("throttle: %w", err)
+			return fmt.Errorf("throttling: %w", err)
 		}
 	}
 
@@ -168,7 +168,7 @@ func (l scenario) changeMemory(layout cgroup.Layout, journal *act.Journal, kerne
 func readMemoryHigh(layout cgroup.Layout, group string) (qos.MemoryHigh, error) {
 	text, err := layout.ReadSetting(&host.Reader{}, group, cgroup.FileHigh)
 	if err != nil {
-		return 0, fmt.Errorf("memory.high: %w", err)
+		return 0, fmt.Errorf("reading memory.high: %w", err)
 	}
 
 	if text == "max" {
@@ -177,7 +177,7 @@ func readMemoryHigh(layout cgroup.Layout, group string) (qos.MemoryHigh, error) 
 
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("memory.high: %w", err)
+		return 0, fmt.Errorf("reading memory.high: %w", err)
 	}
 
 	return qos.MemoryHigh(n), nil
