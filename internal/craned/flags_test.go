@@ -48,9 +48,9 @@ func flagsOfGocrane() map[string]string {
 	return out
 }
 
-// TestEveryFlagOfGocrane checks that each flag is accepted with gocrane's default as its value, and that exactly those without an
+// TestFlags_AllOfGocrane checks that each flag is accepted with gocrane's default as its value, and that exactly those without an
 // effect cause a warning.
-func TestEveryFlagOfGocrane(t *testing.T) {
+func TestFlags_AllOfGocrane(t *testing.T) {
 	if n := len(flagsOfGocrane()); n < 60 {
 		t.Fatalf("the list has %d flags, want 60 or more", n)
 	}
@@ -88,8 +88,8 @@ func TestEveryFlagOfGocrane(t *testing.T) {
 	}
 }
 
-// TestRetiredFlagsAreGocranes checks that the table has only flags of gocrane.
-func TestRetiredFlagsAreGocranes(t *testing.T) {
+// TestDeprecatedFlags_OnlyOfGocrane checks that the table has only flags of gocrane.
+func TestDeprecatedFlags_OnlyOfGocrane(t *testing.T) {
 	known := map[string]string{}
 	for name, value := range flagsOfGocrane() {
 		known[strings.ReplaceAll(name, "_", "-")] = value
@@ -127,8 +127,8 @@ func applyConfig(t *testing.T, text string, args ...string) (*Options, error) {
 	return o, o.Validate().ToAggregate()
 }
 
-// TestConfigFile checks that a file sets flags and that the command line takes precedence.
-func TestConfigFile(t *testing.T) {
+// TestApplyFile checks that a file sets flags and that the command line takes precedence.
+func TestApplyFile(t *testing.T) {
 	o, err := applyConfig(t, `
 # Comments and anchors are YAML's.
 prometheus-address: http://prometheus:9090
@@ -165,7 +165,7 @@ v: 2
 	}
 }
 
-func TestBadConfigFile(t *testing.T) {
+func TestApplyFile_Invalid(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown field":      {"prometheus-addr: x\n", "prometheus-addr: Invalid value"},
 		"twice":              {"v: 1\nv: 2\n", `key "v" already set`},
@@ -226,8 +226,8 @@ func FuzzConfigFile(f *testing.F) {
 	})
 }
 
-// TestDocumented checks that the documentation has each flag without an effect, and each gate with its stage and default.
-func TestDocumented(t *testing.T) {
+// TestFlags_Documented checks that the documentation has each flag without an effect, and each gate with its stage and default.
+func TestFlags_Documented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/craned.md")
 	if err != nil {
 		t.Fatal(err)

@@ -37,8 +37,8 @@ func (c *conflictingLock) Update(context.Context, resourcelock.LeaderElectionRec
 	return nil
 }
 
-// TestReleaseAfterRenewal checks that a release that conflicts with a renewal of this replica is sent again, and that nothing else is.
-func TestReleaseAfterRenewal(t *testing.T) {
+// TestLease_ReleaseAfterRenewal checks that a release that conflicts with a renewal of this replica is sent again, and that nothing else is.
+func TestLease_ReleaseAfterRenewal(t *testing.T) {
 	for name, test := range map[string]struct {
 		lock    conflictingLock
 		record  string
@@ -59,8 +59,8 @@ func TestReleaseAfterRenewal(t *testing.T) {
 	}
 }
 
-// TestLeaseExpires checks that a leader that could not renew is reported before a standby may lead, and that one that renewed or released is not.
-func TestLeaseExpires(t *testing.T) {
+// TestLease_Expires checks that a leader that could not renew is reported before a standby may lead, and that one that renewed or released is not.
+func TestLease_Expires(t *testing.T) {
 	for settings, want := range map[LeaderElection]time.Duration{
 		{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}: 12 * time.Second,
 		{LeaseDuration: 12 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 8 * time.Second}: 11 * time.Second,

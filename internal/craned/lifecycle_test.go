@@ -172,8 +172,8 @@ func expectOrder(t *testing.T, record string, words ...string) {
 	}
 }
 
-// TestLife checks the order of start and stop that the comment of Run describes, with a runnable that is added while others run.
-func TestLife(t *testing.T) {
+// TestRun_Order checks the order of start and stop that the comment of Run describes, with a runnable that is added while others run.
+func TestRun_Order(t *testing.T) {
 	m := newFakeAPIServer(t)
 	hook := fakeWebhookServer{m.runnable("webhook", false)}
 	every := m.runnable("every", false)
@@ -210,9 +210,9 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestStandbyDoesNothing checks that runnables for every replica run without the lease, and those of the leader do not, until the
+// TestRun_Standby checks that runnables for every replica run without the lease, and those of the leader do not, until the
 // lease is free.
-func TestStandbyDoesNothing(t *testing.T) {
+func TestRun_Standby(t *testing.T) {
 	m := newFakeAPIServer(t)
 	first := m.runnable("first", true)
 	one := startFixture(t, m, patience, nil, first)
@@ -252,8 +252,8 @@ func (l *fixture) probePage(t *testing.T, path string) string {
 	return w.Body.String()
 }
 
-// TestShutdownDelay checks that a replica that receives a signal is not ready, and serves webhooks and leads until the delay has passed.
-func TestShutdownDelay(t *testing.T) {
+// TestRun_ShutdownDelay checks that a replica that receives a signal is not ready, and serves webhooks and leads until the delay has passed.
+func TestRun_ShutdownDelay(t *testing.T) {
 	m := newFakeAPIServer(t)
 	hook := fakeWebhookServer{m.runnable("webhook", false)}
 	leading := m.runnable("leading", true)
@@ -286,9 +286,9 @@ func TestShutdownDelay(t *testing.T) {
 	expectOrder(t, m.noted(), "end-leading", "released")
 }
 
-// TestStolenLease checks that the leader's contexts end with the lease and that Run returns an error although a runnable does not
+// TestRun_StolenLease checks that the leader's contexts end with the lease and that Run returns an error although a runnable does not
 // stop; the lease is not released.
-func TestStolenLease(t *testing.T) {
+func TestRun_StolenLease(t *testing.T) {
 	m := newFakeAPIServer(t)
 	leading := m.runnable("leading", true)
 	stuck := m.runnable("stuck", true)
@@ -317,8 +317,8 @@ func TestStolenLease(t *testing.T) {
 	}
 }
 
-// TestStopIsBounded checks that a runnable that does not stop delays an orderly shutdown by no more than the timeout.
-func TestStopIsBounded(t *testing.T) {
+// TestRun_ShutdownTimeout checks that a runnable that does not stop delays an orderly shutdown by no more than the timeout.
+func TestRun_ShutdownTimeout(t *testing.T) {
 	m := newFakeAPIServer(t)
 	stuck := m.runnable("stuck", true)
 	stuck.stuck = make(chan struct{})
@@ -332,8 +332,8 @@ func TestStopIsBounded(t *testing.T) {
 	}
 }
 
-// TestNothingLeft checks that repeated starts and stops leak no goroutines.
-func TestNothingLeft(t *testing.T) {
+// TestRun_NoLeaks checks that repeated starts and stops leak no goroutines.
+func TestRun_NoLeaks(t *testing.T) {
 	var before int
 	for i := range 4 {
 		m := newFakeAPIServer(t)

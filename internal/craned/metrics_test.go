@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestRequestsBeforeAuthentication checks that few requests reach the API server at the same time, and that others wait and are served.
-func TestRequestsBeforeAuthentication(t *testing.T) {
+// TestLimitRequests checks that few requests reach the API server at the same time, and that others wait and are served.
+func TestLimitRequests(t *testing.T) {
 	const bound, all = 3, 50
 	var running, most, handled atomic.Int32
 	handler := limitRequests(bound, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

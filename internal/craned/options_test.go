@@ -81,7 +81,7 @@ func TestDefaultsAreGocranes(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestValidate_InvalidOptions(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -160,7 +160,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestAccepted(t *testing.T) {
+func TestValidate_ValidOptions(t *testing.T) {
 	for name, args := range map[string][]string{
 		"another name of a source":  {"--datasource=Prometheus"},
 		"several sources in order":  {"--datasource=grpc,prom,metrics-server"},
@@ -218,8 +218,8 @@ func TestRecommendationSettings(t *testing.T) {
 	}
 }
 
-// TestSource checks that a source accepts the options that Validate accepts.
-func TestSource(t *testing.T) {
+// TestNewSource checks that a source accepts the options that Validate accepts.
+func TestNewSource(t *testing.T) {
 	o, _, err := parse(t, address, "--extension-labels=cluster=eu", "--prometheus-auth-username=u", "--prometheus-auth-password=p")
 	if err != nil {
 		t.Fatal(err)
@@ -236,9 +236,9 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// TestNodeLoadAlone checks that the controllers of node load run without the others, and that rebalancing evicts nothing by
+// TestValidate_NodeLoadAlone checks that the controllers of node load run without the others, and that rebalancing evicts nothing by
 // default.
-func TestNodeLoadAlone(t *testing.T) {
+func TestValidate_NodeLoadAlone(t *testing.T) {
 	o, _, err := parse(t, address, "--controllers=nodeload")
 	if err != nil || len(o.Validate()) > 0 {
 		t.Fatalf("--controllers=nodeload: %v, %v, want no error", err, o.Validate())

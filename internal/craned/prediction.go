@@ -115,7 +115,7 @@ func (p *Prediction) validate() field.ErrorList {
 		}
 	}
 
-	// NewFleet knows the range of the budget.
+	// NewFleet checks the range of the budget.
 	if _, err := scaling.NewFleet(p.ScalingBudget); err != nil {
 		errs = append(errs, field.Invalid(flag("scaling-ahead-budget"), p.ScalingBudget, "must be from 0 to 10"))
 	}

@@ -74,8 +74,8 @@ func awayOptions() Options {
 	return Options{Away: true, Requests: RequestsTemplate, Scheduler: Keep, MetricAdapter: Remove}
 }
 
-// TestAway checks what the removal of Crane leaves: HPAs that keep the replicas of the moment, requests, and what others have.
-func TestAway(t *testing.T) {
+// TestAway_Result checks what the removal of Crane leaves: HPAs that keep the replicas of the moment, requests, and what others have.
+func TestAway_Result(t *testing.T) {
 	f := newAwayFixture(t)
 	before := f.snapshot()
 
@@ -184,8 +184,8 @@ func (f *fixture) checkReleased(now map[Ref]map[string]any) {
 	}
 }
 
-// TestAwayKills ends the removal of Crane after each write and continues.
-func TestAwayKills(t *testing.T) {
+// TestAway_InterruptedAnywhere ends the removal of Crane after each write and continues.
+func TestAway_InterruptedAnywhere(t *testing.T) {
 	f := newAwayFixture(t)
 	if err := f.migration(-1).Run(t.Context(), awayOptions(), nil, true, false); err != nil {
 		t.Fatal(err)

@@ -196,7 +196,7 @@ func recordedSeries() []string {
 	return append(loadMetrics(), "cpu_usage_active", "mem_usage_active", "container_cpu_usage_costs_hourly", "container_memory_usage_costs_hourly", "_hourly_cost:avg")
 }
 
-// userRules recognises Prometheus rules that users added for gocrane, in PrometheusRules and ConfigMaps.
+// userRules recognizes Prometheus rules that users added for gocrane, in PrometheusRules and ConfigMaps.
 func userRules(inv *Inventory) []Finding {
 	var out []string
 	for _, o := range slices.Concat(inv.others["PrometheusRule"], inv.others["ConfigMap"]) {

@@ -381,7 +381,7 @@ func cronTriggers(o *Object) (crons []any, unmapped []string) {
 	return crons, unmapped
 }
 
-// fromPrometheusAdapter recognises a configuration of prometheus-adapter, which Crane's metric-adapter reads.
+// fromPrometheusAdapter recognizes a configuration of prometheus-adapter, which Crane's metric-adapter reads.
 func fromPrometheusAdapter(o *Object) (Import, bool) {
 	data := stringMapAt(o, "data")
 	for _, key := range slices.Sorted(maps.Keys(data)) {

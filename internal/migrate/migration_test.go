@@ -247,8 +247,8 @@ func (f *fixture) compare(what string, want map[Ref]map[string]any) {
 	}
 }
 
-// TestKills ends a migration and its undo after each write. The results are those without interruption.
-func TestKills(t *testing.T) {
+// TestRun_InterruptedAnywhere ends a migration and its undo after each write. The results are those without interruption.
+func TestRun_InterruptedAnywhere(t *testing.T) {
 	f := newFixture(t)
 	before := f.snapshot()
 	run := func(m *Migration) error { return m.Run(t.Context(), testOptions(), nil, true, false) }
@@ -297,8 +297,8 @@ func TestKills(t *testing.T) {
 	}
 }
 
-// TestUndoAfterWrites ends a migration after a number of writes and undoes it. The steps are those of TestUndoFromEachStep in test/integration/migrate.
-func TestUndoAfterWrites(t *testing.T) {
+// TestUndo_AfterWrites ends a migration after a number of writes and undoes it. The steps are those of TestUndoFromEachStep in test/integration/migrate.
+func TestUndo_AfterWrites(t *testing.T) {
 	f := newFixture(t)
 	before := f.snapshot()
 	for writes := 1; ; writes += 9 {
@@ -323,8 +323,8 @@ func TestUndoAfterWrites(t *testing.T) {
 	}
 }
 
-// TestMigrated checks what a migration leaves, and that decisions and the pause hold it.
-func TestMigrated(t *testing.T) {
+// TestRun_Result checks what a migration leaves, and that decisions and the pause hold it.
+func TestRun_Result(t *testing.T) {
 	f := newFixture(t)
 	if err := f.migration(-1).Run(t.Context(), Options{ImageRegistry: "r"}, nil, true, false); err == nil || !strings.Contains(err.Error(), "EVPAActs") {
 		t.Fatalf("Run without a decision = %v, want an error that names EVPAActs", err)

@@ -37,9 +37,9 @@ func gocraneFlags() map[string]string {
 	}
 }
 
-// TestFlags checks that each flag of gocrane is carried over, set by the manifests or dropped with a reason, once; and that Crane has those that
+// TestTranslate_EveryFlag checks that each flag of gocrane is carried over, set by the manifests or dropped with a reason, once; and that Crane has those that
 // are carried over.
-func TestFlags(t *testing.T) {
+func TestTranslate_EveryFlag(t *testing.T) {
 	for component, text := range gocraneFlags() {
 		page, err := os.ReadFile(filepath.FromSlash("../../docs/reference/flags-" + component + ".md"))
 		if err != nil {
@@ -91,8 +91,8 @@ func count(all ...bool) (n int) {
 	return n
 }
 
-// TestInstalledFlags checks that every flag in gocrane's manifests and charts is in the table above.
-func TestInstalledFlags(t *testing.T) {
+// TestTranslate_InstalledFlags checks that every flag in gocrane's manifests and charts is in the table above.
+func TestTranslate_InstalledFlags(t *testing.T) {
 	dir := os.Getenv("FIXTURES_GOCRANE")
 	if dir == "" {
 		dir = filepath.FromSlash("../../../shared/gocrane")
@@ -232,9 +232,9 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// TestImages checks that all images of the built-in manifests are those of the options, and that the tag without an option is the version of this
+// TestBuiltinManifests_Images checks that all images of the built-in manifests are those of the options, and that the tag without an option is the version of this
 // program, if that has images.
-func TestImages(t *testing.T) {
+func TestBuiltinManifests_Images(t *testing.T) {
 	objects, err := builtinManifests(Options{ImageRegistry: "registry.example/crane/", ImageTag: "v1.2.3"})
 	if err != nil {
 		t.Fatal(err)
@@ -269,8 +269,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestUserRules checks that recording rules of gocrane are recognised in PrometheusRules and ConfigMaps, and others are not.
-func TestUserRules(t *testing.T) {
+// TestRulesIn checks that recording rules of gocrane are recognized in PrometheusRules and ConfigMaps, and others are not.
+func TestRulesIn(t *testing.T) {
 	parse := func(text string) []string {
 		objects, err := manifest.ParseString(text)
 		if err != nil {

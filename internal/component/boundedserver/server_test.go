@@ -97,8 +97,8 @@ func expectClosed(t *testing.T, conn net.Conn) {
 
 const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// TestBounds checks the values for which the other tests use shorter ones.
-func TestBounds(t *testing.T) {
+// TestNew_Limits checks the values for which the other tests use shorter ones.
+func TestNew_Limits(t *testing.T) {
 	s := New(handler(), time.Minute)
 	if s.ReadHeaderTimeout != 5*time.Second || s.MaxHeaderBytes != 16<<10 || s.IdleTimeout <= 90*time.Second || s.IdleTimeout > 2*time.Minute ||
 		s.ReadTimeout != time.Minute || s.WriteTimeout != time.Minute {

@@ -24,9 +24,9 @@ func decode(raw []byte) (string, error) {
 	return string(raw), nil
 }
 
-// TestOptionalFile checks that a missing file is loaded when it appears, and that an invalid or a deleted file keeps the last
+// TestOpenOptional checks that a missing file is loaded when it appears, and that an invalid or a deleted file keeps the last
 // valid content in use and is reported once.
-func TestOptionalFile(t *testing.T) {
+func TestOpenOptional(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	f, err := configfile.OpenOptional(path, time.Minute, clock.RealClock{}, decode, "default")
 	if err != nil || f.Content() != "default" {

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestFlags checks that a flag without an effect is accepted with underscores and with dashes, that booleans need no value, that
+// TestAdd checks that a flag without an effect is accepted with underscores and with dashes, that booleans need no value, that
 // an existing flag is kept, and that flags that were set are reported.
-func TestFlags(t *testing.T) {
+func TestAdd(t *testing.T) {
 	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
 	fs.SetNormalizeFunc(NormalizeDashes)
 	served := fs.String("taken-up", "own", "It does something.")

@@ -87,8 +87,8 @@ func result(s *Sender, name string) float64 {
 	return testutil.ToFloat64(s.counts.WithLabelValues(string(s.format), name))
 }
 
-// TestText checks the body of both formats: events that wait are in one request, and nothing in a name becomes markup.
-func TestText(t *testing.T) {
+// TestSender_Formats checks the body of both formats: events that wait are in one request, and nothing in a name becomes markup.
+func TestSender_Formats(t *testing.T) {
 	at := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 	events := []Event{
 		{Time: at, Reason: ReasonRolledBack, Object: "Deployment shop/web", Message: "step 2 caused a regression: <!channel> & more"},
@@ -121,8 +121,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestRetries: a busy endpoint is asked again later, at most five times; a refusal and a redirect are final.
-func TestRetries(t *testing.T) {
+// TestSender_Retries: a busy endpoint is asked again later, at most five times; a refusal and a redirect are final.
+func TestSender_Retries(t *testing.T) {
 	for name, test := range map[string]struct {
 		codes    []int
 		requests int
@@ -147,8 +147,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestBounds: a burst is one request with as many events as the queue has places, and the others are counted.
-func TestBounds(t *testing.T) {
+// TestSender_QueueLimit: a burst is one request with as many events as the queue has places, and the others are counted.
+func TestSender_QueueLimit(t *testing.T) {
 	e := &endpoint{}
 	s := run(t, e, FormatSlack, urlFile(t, "https://hooks.example.com/secret"), make([]Event, 1000)...)
 	if len(e.bodies) != 1 || result(s, "sent") != queueSize || result(s, "dropped") != 1000-queueSize || !strings.Contains(e.bodies[0], "950 further events") {
@@ -159,8 +159,8 @@ func TestBounds(t *testing.T) {
 	none.Enqueue(Event{}) // Off.
 }
 
-// TestURL: a URL in plain text beyond the loopback interface is refused, and no error contains the URL.
-func TestURL(t *testing.T) {
+// TestCheckURLFile: a URL in plain text beyond the loopback interface is refused, and no error contains the URL.
+func TestCheckURLFile(t *testing.T) {
 	for content, want := range map[string]string{
 		"https://hooks.example.com/secret": "", "http://127.0.0.1:1/secret": "", "http://hooks.example.com/secret": "must begin with https://",
 		"": "does not contain a URL", "secret": "does not contain a URL", "ftp://hooks.example.com/secret": "must begin with https://",

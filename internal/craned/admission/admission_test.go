@@ -43,7 +43,7 @@ const (
 	badZone  = `{"metadata":{"name":"x"%s},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"},"crons":[{"name":"a","timezone":"Mars","start":"0 8 * * *","end":"0 9 * * *","targetReplicas":2}]}}`
 )
 
-func TestRefusalNamesTheField(t *testing.T) {
+func TestValidate_NamesField(t *testing.T) {
 	object := strings.Replace(badZone, "%s", "", 1)
 	answer := sendRequest(t, "/validate-"+ehpaPath, admissionv1.Create, object, "")
 	if answer.Allowed || answer.Result.Code != 422 || len(answer.Result.Details.Causes) != 1 || answer.Result.Details.Causes[0].Field != "spec.crons[0].timezone" {
@@ -62,8 +62,8 @@ func TestRefusalNamesTheField(t *testing.T) {
 	}
 }
 
-// TestDisabledKind checks that an object that no controller processes is admitted with a warning.
-func TestDisabledKind(t *testing.T) {
+// TestValidate_DisabledKind checks that an object that no controller processes is admitted with a warning.
+func TestValidate_DisabledKind(t *testing.T) {
 	const object = `{"metadata":{"name":"x"},"spec":{"template":{"spec":{"predictionMetrics":[],"predictionWindowSeconds":3600}}}}`
 	for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
 		answer := sendRequest(t, "/validate-prediction-crane-io-v1alpha1-clusternodeprediction", operation, object, object)
@@ -78,7 +78,7 @@ func TestDisabledKind(t *testing.T) {
 	}
 }
 
-func TestWarningsAreBounded(t *testing.T) {
+func TestValidate_MaxWarnings(t *testing.T) {
 	var rules []string
 	for range 100 {
 		rules = append(rules, `{"kind":"Node"}`)
@@ -91,7 +91,7 @@ func TestWarningsAreBounded(t *testing.T) {
 	}
 }
 
-func TestDefaultsTouchNothingElse(t *testing.T) {
+func TestDefault_PatchesOnlyDefaults(t *testing.T) {
 	answer := sendRequest(t, "/mutate-"+ehpaPath, admissionv1.Create, strings.Replace(badZone, "%s", "", 1), "")
 	text, err := json.Marshal(answer.Patches)
 	if err != nil || string(text) != `[{"op":"add","path":"/spec/scaleTargetRef/apiVersion","value":"apps/v1"}]` {

@@ -98,8 +98,8 @@ func TestRequestLimits(t *testing.T) {
 	}
 }
 
-// TestSlowBody checks that a client which does not send its body in time loses its connection and its place.
-func TestSlowBody(t *testing.T) {
+// TestRequestLimits_SlowBody checks that a client which does not send its body in time loses its connection and its place.
+func TestRequestLimits_SlowBody(t *testing.T) {
 	release := make(chan struct{})
 	close(release)
 

@@ -78,9 +78,9 @@ func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
 	return out
 }
 
-// TestManifestsNameWhatIsServed checks that each endpoint is configured and each configured path is served, for the resource of
+// TestManifests_MatchEndpoints checks that each endpoint is configured and each configured path is served, for the resource of
 // its kind.
-func TestManifestsNameWhatIsServed(t *testing.T) {
+func TestManifests_MatchEndpoints(t *testing.T) {
 	endpoints, err := Endpoints(CachedFacts{}, podwebhook.NewChain(nil), EvictionGuard{})
 	if err != nil {
 		t.Fatal(err)
@@ -122,8 +122,8 @@ func mustRead(t *testing.T, dir string) []*unstructured.Unstructured {
 	return objects
 }
 
-// TestNoPodWaitsOrIsRefused checks the guarantee of docs/explanation/webhooks.md.
-func TestNoPodWaitsOrIsRefused(t *testing.T) {
+// TestManifests_FailurePolicies checks the guarantee of docs/explanation/webhooks.md.
+func TestManifests_FailurePolicies(t *testing.T) {
 	found := false
 	for _, c := range manifests(t) {
 		if c.resource == "v1/pods" {
@@ -171,7 +171,7 @@ func TestNoPodWaitsOrIsRefused(t *testing.T) {
 	}
 }
 
-func TestDirect(t *testing.T) {
+func TestWebhookConfiguration(t *testing.T) {
 	n := 0
 	for _, o := range mustRead(t, "webhook") {
 		if !redirect.IsWebhookConfiguration(o) {

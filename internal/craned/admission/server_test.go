@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// TestDrainingClosesConnections checks that a client keeps its connection until the server drains, and opens a new one for each request then.
-func TestDrainingClosesConnections(t *testing.T) {
+// TestServer_DrainingClosesConnections checks that a client keeps its connection until the server drains, and opens a new one for each request then.
+func TestServer_DrainingClosesConnections(t *testing.T) {
 	var draining atomic.Bool
 	var opened atomic.Int32
 	server := httptest.NewUnstartedServer(closeConnections(draining.Load, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -60,9 +60,9 @@ func TestDrainingClosesConnections(t *testing.T) {
 	}
 }
 
-// TestServerIsBounded checks that the server of webhooks refuses large headers and does not offer HTTP/2, whose streams no bound on connections
+// TestServer_Limits checks that the server of webhooks refuses large headers and does not offer HTTP/2, whose streams no bound on connections
 // covers.
-func TestServerIsBounded(t *testing.T) {
+func TestServer_Limits(t *testing.T) {
 	dir := t.TempDir()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600), os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)); err != nil {

@@ -158,8 +158,8 @@ func rec(namespace, name string) *analysisv1alpha1.Recommendation {
 	return &analysisv1alpha1.Recommendation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// TestWhoMayRead checks that every route but two requires authentication, and exactly the permission for its data.
-func TestWhoMayRead(t *testing.T) {
+// TestRoutes_Permissions checks that every route but two requires authentication, and exactly the permission for its data.
+func TestRoutes_Permissions(t *testing.T) {
 	f := setup(t)
 	open := map[string]bool{"/api/healthz": true, "/api/version": true}
 	needs := map[string]string{
@@ -207,8 +207,8 @@ func TestWhoMayRead(t *testing.T) {
 	}
 }
 
-// TestReadOnly checks that only GET and HEAD are allowed.
-func TestReadOnly(t *testing.T) {
+// TestRoutes_ReadOnly checks that only GET and HEAD are allowed.
+func TestRoutes_ReadOnly(t *testing.T) {
 	f := setup(t)
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
 		r := httptest.NewRequestWithContext(t.Context(), method, "/api/v1/recommendationRule", strings.NewReader(`{}`))
@@ -226,8 +226,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestObjects checks that recommendations of all namespaces or one, and rules, are returned in gocrane's envelope.
-func TestObjects(t *testing.T) {
+// TestRoutes_ListObjects checks that recommendations of all namespaces or one, and rules, are returned in gocrane's envelope.
+func TestRoutes_ListObjects(t *testing.T) {
 	f := setup(t, rec("shop", "web"), rec("bank", "web"), &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: "all"}})
 	names := func(path string) string {
 		data, problem := body(t, f.get(t, "ann", path))
@@ -265,8 +265,8 @@ func (unstartedCache) List(context.Context, client.ObjectList, ...client.ListOpt
 	return &cache.ErrCacheNotStarted{}
 }
 
-// TestQueries checks that vectors and matrices have Prometheus' format, and that errors of a query are reported.
-func TestQueries(t *testing.T) {
+// TestRoutes_Queries checks that vectors and matrices have Prometheus' format, and that errors of a query are reported.
+func TestRoutes_Queries(t *testing.T) {
 	f := setup(t)
 	expr := url.QueryEscape(`up{job="a"}`)
 
@@ -341,8 +341,8 @@ func TestErrorsNameNoAddress(t *testing.T) {
 	}
 }
 
-// TestBounds checks the limits on concurrent requests, duration and size.
-func TestBounds(t *testing.T) {
+// TestServe_Limits checks the limits on concurrent requests, duration and size.
+func TestServe_Limits(t *testing.T) {
 	f := setup(t)
 	begun := make(chan struct{})
 	release := make(chan struct{})
@@ -381,8 +381,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestArrivals checks that requests are bounded before their tokens are checked: each check may be a request to the API server.
-func TestArrivals(t *testing.T) {
+// TestServe_LimitBeforeAuthentication checks that requests are bounded before their tokens are checked: each check may be a request to the API server.
+func TestServe_LimitBeforeAuthentication(t *testing.T) {
 	f := setup(t)
 	begun := make(chan struct{})
 	release := make(chan struct{})
@@ -505,14 +505,14 @@ func TestDebugPage(t *testing.T) {
 	}
 }
 
-func TestIncomplete(t *testing.T) {
+func TestNew_MissingDependencies(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
 		t.Error("New without dependencies = nil, want an error")
 	}
 }
 
-// TestVersion checks the form in gocrane: a JSON object in a string.
-func TestVersion(t *testing.T) {
+// TestRoutes_Version checks the form in gocrane: a JSON object in a string.
+func TestRoutes_Version(t *testing.T) {
 	data, problem := body(t, setup(t).get(t, "", "/api/version"))
 	var text string
 	fields := map[string]string{}

@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestPanicOfARequest checks that a panic is answered without its value and counted, that the places of its request are free again, and that
+// TestServe_Panic checks that a panic is answered without its value and counted, that the places of its request are free again, and that
 // the API goes on.
-func TestPanicOfARequest(t *testing.T) {
+func TestServe_Panic(t *testing.T) {
 	const path = "/api/v1/prometheus/query"
 	panics := func() {
 		var none map[string][]int

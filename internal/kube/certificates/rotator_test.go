@@ -155,7 +155,7 @@ func (f *fixture) distributedBundle() ([]byte, error) {
 		if i == 0 {
 			first = b
 		} else if !bytes.Equal(first, b) {
-			return nil, fmt.Errorf("webhook %d knows another bundle", i)
+			return nil, fmt.Errorf("webhook %d has another bundle", i)
 		}
 	}
 
@@ -181,7 +181,7 @@ func (f *fixture) checkServed(k *Rotator) error {
 	return verifyServing(bundle, &material{serving: cert}, f.clock.Now())
 }
 
-func TestKeeperMakesAndTells(t *testing.T) {
+func TestRotator_Issues(t *testing.T) {
 	w := newFixture(webhookConfiguration(3))
 	k := w.startRotator(t)
 	w.eventually(t, "served", func() error { return w.checkServed(k) })
@@ -192,7 +192,7 @@ func TestKeeperMakesAndTells(t *testing.T) {
 	}
 }
 
-func TestTwoReplicasAgree(t *testing.T) {
+func TestRotator_TwoReplicas(t *testing.T) {
 	w := newFixture(webhookConfiguration(1))
 	a := w.startRotator(t)
 	b := w.startRotator(t)
@@ -225,7 +225,7 @@ func TestTwoReplicasAgree(t *testing.T) {
 	})
 }
 
-func TestKeeperRenewsWhatHasExpired(t *testing.T) {
+func TestRotator_RenewsExpired(t *testing.T) {
 	w := newFixture(webhookConfiguration(2))
 	k := w.startRotator(t)
 	w.eventually(t, "served", func() error { return w.checkServed(k) })
@@ -247,7 +247,7 @@ func TestKeeperRenewsWhatHasExpired(t *testing.T) {
 	}
 }
 
-func TestKeeperRepairsTheSecret(t *testing.T) {
+func TestRotator_RepairsSecret(t *testing.T) {
 	for name, spoil := range map[string]func(*corev1.Secret){
 		"all nonsense":     func(s *corev1.Secret) { s.Data = map[string][]byte{keyBundle: []byte("x"), "mine": []byte("y")} },
 		"empty":            func(s *corev1.Secret) { s.Data = nil },
@@ -322,7 +322,7 @@ func TestKeeperRepairsTheSecret(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		w.eventually(t, "made anew", func() error {
+		w.eventually(t, "issued anew", func() error {
 			if now, err := w.distributedBundle(); err != nil || bytes.Contains(now, old) {
 				return fmt.Errorf("the old authority is still trusted: %w", err)
 			}
@@ -332,8 +332,8 @@ func TestKeeperRepairsTheSecret(t *testing.T) {
 	})
 }
 
-// TestKeeperTellsWhoForgot checks that a configuration that was applied again without a bundle gets it back.
-func TestKeeperTellsWhoForgot(t *testing.T) {
+// TestRotator_RestoresBundle checks that a configuration that was applied again without a bundle gets it back.
+func TestRotator_RestoresBundle(t *testing.T) {
 	w := newFixture(webhookConfiguration(1))
 	k := w.startRotator(t)
 	w.eventually(t, "served", func() error { return w.checkServed(k) })
@@ -347,7 +347,7 @@ func TestKeeperTellsWhoForgot(t *testing.T) {
 	w.eventually(t, "served again", func() error { return w.checkServed(k) })
 }
 
-func TestAPIServiceIsNoLongerTrustedBlindly(t *testing.T) {
+func TestTargetPatch_APIService(t *testing.T) {
 	service := map[string]any{"namespace": "crane-system", "name": "metric-adapter"}
 	target := APIService("v1beta1.external.metrics.k8s.io", "crane-system", "metric-adapter")
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"insecureSkipTLSVerify": true, "service": service}}}
@@ -374,7 +374,7 @@ func TestAPIServiceIsNoLongerTrustedBlindly(t *testing.T) {
 	}
 }
 
-func TestNewRefusesWhatCannotWork(t *testing.T) {
+func TestNew_MissingClients(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
 		t.Error("New without clients = nil, want an error")
 	}

@@ -19,7 +19,7 @@ var (
 	hosts = []string{"svc.crane-system.svc", "127.0.0.1"}
 )
 
-// verifyServing is an API server: it verifies the serving certificate with the bundle that it knows, by its own clock, for all
+// verifyServing is an API server: it verifies the serving certificate with the bundle that it has, by its own clock, for all
 // hosts or the given ones.
 func verifyServing(bundle []byte, m *material, now time.Time, names ...string) error {
 	pool := x509.NewCertPool()
@@ -65,8 +65,8 @@ func converge(t *testing.T, l Lifetimes, m *material, now time.Time, took map[st
 	return nil
 }
 
-// TestYearsPass simulates three years. No caller ever refuses the certificate, though its bundle is half an hour old.
-func TestYearsPass(t *testing.T) {
+// TestNextStep_ThreeYears simulates three years. No caller ever refuses the certificate, though its bundle is half an hour old.
+func TestNextStep_ThreeYears(t *testing.T) {
 	const look = 10 * time.Minute
 	lives := DefaultLifetimes()
 	took := map[step]int{}
@@ -101,7 +101,7 @@ func TestYearsPass(t *testing.T) {
 	}
 
 	if took[stepRecreate] != 1 {
-		t.Errorf("made anew %d times, want once at the beginning", took[stepRecreate])
+		t.Errorf("issued anew %d times, want once at the beginning", took[stepRecreate])
 	}
 	if authorities != 2 || len(m.older) > 1 {
 		t.Errorf("up to %d authorities at once, want 2", authorities)
@@ -119,7 +119,7 @@ func TestYearsPass(t *testing.T) {
 	}
 }
 
-func TestDecide(t *testing.T) {
+func TestNextStep(t *testing.T) {
 	lives := DefaultLifetimes()
 	fresh := converge(t, lives, nil, epoch, map[step]int{})
 	renewing, err := lives.applyStep(stepAuthority, fresh, func() time.Time { return epoch.Add(250 * day) }, hosts)
@@ -174,8 +174,8 @@ func renewServing(t *testing.T, l Lifetimes, m *material, now time.Time) *materi
 	return next
 }
 
-// TestOldAuthorityServesUntilTheNewIsKnown checks the steps of a renewal of the authority.
-func TestOldAuthorityServesUntilTheNewIsKnown(t *testing.T) {
+// TestNextStep_AuthorityRenewal checks the steps of a renewal of the authority.
+func TestNextStep_AuthorityRenewal(t *testing.T) {
 	lives := DefaultLifetimes()
 	at := epoch.Add(250 * day)
 
@@ -202,9 +202,9 @@ func TestOldAuthorityServesUntilTheNewIsKnown(t *testing.T) {
 	}
 }
 
-// TestClockSetBack checks that certificates that other clocks find valid stay in the bundle, and that steps end whichever way the
+// TestNextStep_ClockJumps checks that certificates that other clocks find valid stay in the bundle, and that steps end whichever way the
 // clock jumps.
-func TestClockSetBack(t *testing.T) {
+func TestNextStep_ClockJumps(t *testing.T) {
 	lives := DefaultLifetimes()
 	m := converge(t, lives, nil, epoch, map[step]int{})
 	before := m.signer.Certificate()
@@ -225,7 +225,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-func TestHostsOfReplicasAreJoined(t *testing.T) {
+func TestApplyStep_HostsOfReplicas(t *testing.T) {
 	lives := DefaultLifetimes()
 	now := func() time.Time { return epoch }
 	a, err := lives.applyStep(stepRecreate, nil, now, []string{"svc", "10.0.0.1"})

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestMessageIsBounded(t *testing.T) {
+func TestMessage(t *testing.T) {
 	for text, want := range map[string]int{"": 0, "short": 5, "two\nlines": 10, strings.Repeat("é", 1000): 1024, "x" + strings.Repeat("é", 1000): 1023} {
 		got := Message(text)
 		if len(got) != want || !utf8.ValidString(got) || strings.Contains(got, "\n") {
@@ -21,7 +21,7 @@ func TestMessageIsBounded(t *testing.T) {
 	}
 }
 
-func TestTransitions(t *testing.T) {
+func TestSet_Transitions(t *testing.T) {
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	var conditions []metav1.Condition
 	for i, c := range []struct {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-func TestAll(t *testing.T) {
+func TestAllAndList(t *testing.T) {
 	pod := func(namespace, name string) client.Object {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestKept checks that answers about budgets are distinguished from errors of the API server with the same codes.
-func TestKept(t *testing.T) {
+// TestBlockedByPDB checks that answers about budgets are distinguished from errors of the API server with the same codes.
+func TestBlockedByPDB(t *testing.T) {
 	one := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 10)
 	one.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"}}
 	two := &apierrors.StatusError{ErrStatus: metav1.Status{

@@ -59,9 +59,9 @@ func (f *fixture) next(t *testing.T) string {
 	return r.Namespace
 }
 
-// TestNamespaceThatUsesLessGoesFirst: requests of a namespace that has used workers wait for those of others, however many they are and
+// TestGet_LeastUsedNamespaceFirst: requests of a namespace that has used workers wait for those of others, however many they are and
 // however they are added.
-func TestNamespaceThatUsesLessGoesFirst(t *testing.T) {
+func TestGet_LeastUsedNamespaceFirst(t *testing.T) {
 	f := newFixture(t)
 	f.queue.Add(requestOf("hostile", "first"))
 	f.next(t)
@@ -92,8 +92,8 @@ func TestNamespaceThatUsesLessGoesFirst(t *testing.T) {
 	}
 }
 
-// TestUseAfterTheAddition: requests that were added before their namespace used workers lose their place when it does.
-func TestUseAfterTheAddition(t *testing.T) {
+// TestGet_UseAfterAddition: requests that were added before their namespace used workers lose their place when it does.
+func TestGet_UseAfterAddition(t *testing.T) {
 	f := newFixture(t)
 	for i := range 100 {
 		f.queue.Add(requestOf("hostile", fmt.Sprint(i)))
@@ -105,8 +105,8 @@ func TestUseAfterTheAddition(t *testing.T) {
 	}
 }
 
-// TestWorkerStaysFree: namespaces that have used much leave a worker to others, and get the next one that becomes free.
-func TestWorkerStaysFree(t *testing.T) {
+// TestGet_WorkerStaysFree: namespaces that have used much leave a worker to others, and get the next one that becomes free.
+func TestGet_WorkerStaysFree(t *testing.T) {
 	f := newFixture(t)
 	f.queue = f.shares.Options(2, 1).NewQueue("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(f.queue.ShutDown)
@@ -171,8 +171,8 @@ func TestWorkerStaysFree(t *testing.T) {
 	}
 }
 
-// TestUseDecays: a namespace gets its priority back, and is forgotten.
-func TestUseDecays(t *testing.T) {
+// TestGet_UseDecays: a namespace gets its priority back, and is forgotten.
+func TestGet_UseDecays(t *testing.T) {
 	f := newFixture(t)
 	f.queue.Add(requestOf("a", "first"))
 	f.next(t)
@@ -191,8 +191,8 @@ func TestUseDecays(t *testing.T) {
 	}
 }
 
-// TestLowPriorityStaysLow: what is found at the start of the process waits for what changes, also if the latter's namespace has used much.
-func TestLowPriorityStaysLow(t *testing.T) {
+// TestGet_LowPriority: what is found at the start of the process waits for what changes, also if the latter's namespace has used much.
+func TestGet_LowPriority(t *testing.T) {
 	f := newFixture(t)
 	for range 5 {
 		f.queue.Add(requestOf("busy", "first"))

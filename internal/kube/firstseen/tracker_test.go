@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestOnsets(t *testing.T) {
+func TestTracker(t *testing.T) {
 	var o Tracker
 	start := time.Unix(1_000_000, 0)
 	a := types.NamespacedName{Name: "a"}

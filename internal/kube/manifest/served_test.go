@@ -94,8 +94,8 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// TestDefinitionIsServed checks that an object applied after its definition is found, and that its objects can be listed.
-func TestDefinitionIsServed(t *testing.T) {
+// TestApply_WaitsForDefinition checks that an object applied after its definition is found, and that its objects can be listed.
+func TestApply_WaitsForDefinition(t *testing.T) {
 	l := &fixture{}
 	server := httptest.NewServer(l)
 	t.Cleanup(server.Close)

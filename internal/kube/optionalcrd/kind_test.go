@@ -42,9 +42,9 @@ func (s *server) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	return s.err
 }
 
-// TestDefinitionRemoved checks that a kind whose definition is removed while the mapper still has it has no objects and causes no
+// TestList_DefinitionRemoved checks that a kind whose definition is removed while the mapper still has it has no objects and causes no
 // error, so that its callers continue. It is discovered again after a while.
-func TestDefinitionRemoved(t *testing.T) {
+func TestList_DefinitionRemoved(t *testing.T) {
 	for name, gone := range map[string]error{
 		"not found": apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: "scaledobjects"}, ""),
 		"no match":  &meta.NoKindMatchError{GroupKind: kind.GroupKind()},
@@ -88,8 +88,8 @@ func (f *forgetful) Reset() {
 	f.RESTMapper = f.serves()
 }
 
-// TestVersionChanged checks that objects are found at once when a definition serves another version than before.
-func TestVersionChanged(t *testing.T) {
+// TestList_VersionChanged checks that objects are found at once when a definition serves another version than before.
+func TestList_VersionChanged(t *testing.T) {
 	version := "v1alpha1"
 	mapper := &forgetful{serves: func() meta.RESTMapper {
 		m := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: kind.Group, Version: version}})
@@ -119,8 +119,8 @@ func TestVersionChanged(t *testing.T) {
 	}
 }
 
-// TestUnknown checks that an unknown kind is not listed, and that a failed list is an error.
-func TestUnknown(t *testing.T) {
+// TestList_UnknownKind checks that an unknown kind is not listed, and that a failed list is an error.
+func TestList_UnknownKind(t *testing.T) {
 	api := &server{err: errDown}
 	if found, err := New(kind.GroupKind(), api, meta.NewDefaultRESTMapper(nil)).List(t.Context(), "shop", time.Unix(0, 0)); err != nil || len(found) > 0 || api.lists > 0 {
 		t.Errorf("List of an unknown kind = %v, %v after %d requests, want nothing without a request", found, err, api.lists)

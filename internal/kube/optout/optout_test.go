@@ -21,7 +21,7 @@ func newPod(kind, owner string, labels map[string]string) *corev1.Pod {
 	return p
 }
 
-// TestExcludes checks that the label is honoured on a pod, its controller, the maker of the controller, and its namespace, and on no others.
+// TestExcludes checks that the label is honored on a pod, its controller, the maker of the controller, and its namespace, and on no others.
 func TestExcludes(t *testing.T) {
 	hash := map[string]string{"pod-template-hash": "5d4f"}
 	for name, test := range map[string]struct {

@@ -65,8 +65,8 @@ func configMap(paused string) *corev1.ConfigMap {
 	}
 }
 
-// TestSwitch checks that the transport refuses writes while the ConfigMap pauses Crane, and sends them otherwise.
-func TestSwitch(t *testing.T) {
+// TestWrap checks that the transport refuses writes while the ConfigMap pauses Crane, and sends them otherwise.
+func TestWrap(t *testing.T) {
 	api := fake.NewClientset()
 	watching := make(chan struct{}) // The fake API server loses what changes between a list and its watch.
 	api.PrependWatchReactor("configmaps", func(clienttesting.Action) (bool, watch.Interface, error) {
@@ -131,8 +131,8 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
-// TestUnknownState: without an answer about the ConfigMap a write waits, and is sent then.
-func TestUnknownState(t *testing.T) {
+// TestWrap_UnknownState: without an answer about the ConfigMap a write waits, and is sent then.
+func TestWrap_UnknownState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(nil, "crane-system", clock.RealClock{})
 		sent := false
@@ -217,9 +217,9 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestStoppedUnknownState checks that without an answer about the ConfigMap changes are stopped for firstAnswer from the start, and that asking
+// TestStopped_UnknownState checks that without an answer about the ConfigMap changes are stopped for firstAnswer from the start, and that asking
 // does not wait.
-func TestStoppedUnknownState(t *testing.T) {
+func TestStopped_UnknownState(t *testing.T) {
 	api := fake.NewClientset()
 	api.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), ConfigMapName, nil)

@@ -53,7 +53,7 @@ func roots(t *testing.T, a *Authority) *x509.CertPool {
 	return pool
 }
 
-func TestServingCertificate(t *testing.T) {
+func TestIssueServing(t *testing.T) {
 	a := authority(t, t.TempDir(), "ca")
 	other := authority(t, t.TempDir(), "ca")
 
@@ -91,7 +91,7 @@ func TestServingCertificate(t *testing.T) {
 	}
 }
 
-func TestClientCertificate(t *testing.T) {
+func TestIssueClient(t *testing.T) {
 	a := authority(t, t.TempDir(), "ca")
 	pair, err := a.IssueClient("system:node:n1", "system:nodes", "g")
 	if err != nil {
@@ -115,7 +115,7 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
-func TestAuthorityIsKept(t *testing.T) {
+func TestLoadOrCreate_Kept(t *testing.T) {
 	dir := t.TempDir()
 	first := authority(t, dir, "ca")
 	if !bytes.Equal(first.CertPEM(), authority(t, dir, "ca").CertPEM()) {
@@ -131,7 +131,7 @@ func TestAuthorityIsKept(t *testing.T) {
 	}
 }
 
-func TestBadAuthorityIsRefused(t *testing.T) {
+func TestLoadOrCreate_Invalid(t *testing.T) {
 	client, err := authority(t, t.TempDir(), "ca").IssueClient("u")
 	if err != nil {
 		t.Fatal(err)

@@ -36,13 +36,13 @@ func scope(name ensurancev1alpha1.ScopeName, op ensurancev1alpha1.ScopeOperator,
 	return ensurancev1alpha1.ScopeSelectorRequirement{ScopeName: name, Operator: op, Values: values}
 }
 
-func labelled(pairs map[string]string) *ensurancev1alpha1.PodQOSSpec {
+func labeled(pairs map[string]string) *ensurancev1alpha1.PodQOSSpec {
 	return &ensurancev1alpha1.PodQOSSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: pairs}}
 }
 
 func TestMatches(t *testing.T) {
 	const in, notIn = ensurancev1alpha1.ScopeOperatorIn, ensurancev1alpha1.ScopeOperatorNotIn
-	both := labelled(map[string]string{"app": "web"})
+	both := labeled(map[string]string{"app": "web"})
 	both.ScopeSelector = &ensurancev1alpha1.ScopeSelector{MatchExpressions: []ensurancev1alpha1.ScopeSelectorRequirement{
 		scope(ensurancev1alpha1.ScopeNamespace, notIn, "shop"),
 	}}
@@ -53,11 +53,11 @@ func TestMatches(t *testing.T) {
 		bad  bool
 	}{
 		"nothing selected":      {&ensurancev1alpha1.PodQOSSpec{}, pod(nil), false, false},
-		"empty labels":          {labelled(nil), pod(nil), false, false},
+		"empty labels":          {labeled(nil), pod(nil), false, false},
 		"empty scope":           {scopes(), pod(nil), true, false},
-		"labels":                {labelled(map[string]string{"app": "web"}), pod(nil), true, false},
-		"other label":           {labelled(map[string]string{"app": "db"}), pod(nil), false, false},
-		"empty value, no label": {labelled(map[string]string{"none": ""}), pod(nil), false, false},
+		"labels":                {labeled(map[string]string{"app": "web"}), pod(nil), true, false},
+		"other label":           {labeled(map[string]string{"app": "db"}), pod(nil), false, false},
+		"empty value, no label": {labeled(map[string]string{"none": ""}), pod(nil), false, false},
 		"labels not scope":      {both, pod(nil), false, false},
 		"bad selector":          {&ensurancev1alpha1.PodQOSSpec{LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}}, pod(nil), false, true},
 		"namespace":             {scopes(scope(ensurancev1alpha1.ScopeNamespace, in, "bank", "shop")), pod(nil), true, false},
@@ -89,16 +89,16 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-func TestBest(t *testing.T) {
+func TestBestMatch(t *testing.T) {
 	qos := func(name string, spec *ensurancev1alpha1.PodQOSSpec) *ensurancev1alpha1.PodQOS {
 		return &ensurancev1alpha1.PodQOS{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *spec}
 	}
-	withScope := labelled(map[string]string{"app": "web"})
+	withScope := labeled(map[string]string{"app": "web"})
 	withScope.ScopeSelector = &ensurancev1alpha1.ScopeSelector{}
 	all := []*ensurancev1alpha1.PodQOS{
 		qos("broken", scopes(scope(ensurancev1alpha1.ScopePriority, "In", "x"))), qos("everything", scopes()),
-		qos("z", labelled(map[string]string{"app": "web"})), qos("b", labelled(map[string]string{"app": "web"})),
-		qos("scoped", withScope), qos("two", labelled(map[string]string{"app": "web", "tier": "back"})), qos("other", labelled(map[string]string{"app": "db"})),
+		qos("z", labeled(map[string]string{"app": "web"})), qos("b", labeled(map[string]string{"app": "web"})),
+		qos("scoped", withScope), qos("two", labeled(map[string]string{"app": "web", "tier": "back"})), qos("other", labeled(map[string]string{"app": "db"})),
 	}
 
 	// Removing the best match leaves the next; the order of the list does not matter.
@@ -124,7 +124,7 @@ func TestBest(t *testing.T) {
 	}
 }
 
-func TestClass(t *testing.T) {
+func TestQOSClass(t *testing.T) {
 	list := func(cpu, memory string) corev1.ResourceList {
 		out := corev1.ResourceList{}
 		for name, v := range map[corev1.ResourceName]string{"cpu": cpu, "memory": memory} {

@@ -105,7 +105,7 @@ func result(t *testing.T, req admission.Request, answer admission.Response) stri
 	return string(out)
 }
 
-func TestChain(t *testing.T) {
+func TestHandle_Mutators(t *testing.T) {
 	req := request(t, "shop")
 	chain := NewChain([]Mutator{
 		label(t, "one"),
@@ -151,8 +151,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestNobodyIsRefused checks that the pod is created whatever the request is.
-func TestNobodyIsRefused(t *testing.T) {
+// TestHandle_AlwaysAllows checks that the pod is created whatever the request is.
+func TestHandle_AlwaysAllows(t *testing.T) {
 	called := 0
 	chain := NewChain([]Mutator{mutator{"counts", func(*corev1.Pod) ([]Operation, error) { called++; return nil, nil }}}, "kube-system")
 	good := request(t, "shop")
@@ -182,8 +182,8 @@ func TestNobodyIsRefused(t *testing.T) {
 	}
 }
 
-// TestOptedOut checks that no mutator is called for a pod that has opted out, or for which this is unknown, and that the pod is created.
-func TestOptedOut(t *testing.T) {
+// TestHandle_OptedOut checks that no mutator is called for a pod that has opted out, or for which this is unknown, and that the pod is created.
+func TestHandle_OptedOut(t *testing.T) {
 	for name, test := range map[string]struct {
 		excluded bool
 		err      error

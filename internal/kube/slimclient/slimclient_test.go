@@ -19,8 +19,8 @@ import (
 
 var _ Interface = fake.NewClientset()
 
-// TestGroups checks that each client requests its own group, that all have the agent's name, and that they share the rate limit.
-func TestGroups(t *testing.T) {
+// TestNewForConfig checks that each client requests its own group, that all have the agent's name, and that they share the rate limit.
+func TestNewForConfig(t *testing.T) {
 	var mu sync.Mutex
 	var paths []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,8 +12,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestResultFormat checks the annotation byte for byte, since gocrane's agents read it.
-func TestResultFormat(t *testing.T) {
+// TestEncodeResult checks the annotation byte for byte, since gocrane's agents read it.
+func TestEncodeResult(t *testing.T) {
 	p := numa.Placement{
 		{Zone: "node0", Resources: numa.Resources{series.CPU: 4 * numa.Core}},
 		{Zone: "node1", Resources: numa.Resources{series.CPU: 2 * numa.Core, "memory": 1 << 30, "example.com/gpu": 1, "hugepages-2Mi": 4 << 20}},
@@ -32,7 +32,7 @@ func TestResultFormat(t *testing.T) {
 	}
 }
 
-func TestDecodeInvalidResult(t *testing.T) {
+func TestDecodeResult_Invalid(t *testing.T) {
 	for in, want := range map[string]string{
 		``:     "decoding zones",
 		`null`: "",

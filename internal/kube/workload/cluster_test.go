@@ -121,7 +121,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-func TestClusterOfNamespaces(t *testing.T) {
+func TestCluster_Namespaces(t *testing.T) {
 	lister, _ := newLister(t, 0, interceptor.Funcs{}, placedPod("a", "1", "n", nil), placedPod("b", "2", "n", nil), placedPod("c", "3", "n", nil))
 	got, err := lister.Cluster(t.Context(), []string{"a", "c"})
 	if err != nil || len(got.Pods) != 2 {
@@ -129,7 +129,7 @@ func TestClusterOfNamespaces(t *testing.T) {
 	}
 }
 
-func TestClusterFails(t *testing.T) {
+func TestCluster_Errors(t *testing.T) {
 	for _, kind := range []string{"NodeList", "PodList", "PartialObjectMetadataList"} {
 		boom := errors.New("forbidden")
 		lister, _ := newLister(t, 0, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {

@@ -95,7 +95,7 @@ func TestConstraints(t *testing.T) {
 	}
 }
 
-func TestConstraintsFail(t *testing.T) {
+func TestConstraints_Errors(t *testing.T) {
 	for _, kind := range []string{"*v1.NodeList", "*v2.HorizontalPodAutoscalerList"} {
 		boom := errors.New("forbidden")
 		lister, _ := newLister(t, 0, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {

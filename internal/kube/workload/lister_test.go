@@ -123,7 +123,7 @@ func collect(t *testing.T, l *Lister, q Query) []string {
 	return got
 }
 
-func TestListPages(t *testing.T) {
+func TestList_Pages(t *testing.T) {
 	var objects []client.Object
 	var want []string
 	for i := range 25 {
@@ -156,7 +156,7 @@ func TestListPages(t *testing.T) {
 	}
 }
 
-func TestListSelects(t *testing.T) {
+func TestList_Selectors(t *testing.T) {
 	template := map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "app"}}}}}
 	l, _ := newLister(t, 0, interceptor.Funcs{},
 		deploymentNamed("a", "web", map[string]string{"app": "web"}), deploymentNamed("a", "db", nil), deploymentNamed("b", "web", nil),
@@ -184,8 +184,8 @@ func TestListSelects(t *testing.T) {
 	}
 }
 
-// TestScale checks that a custom kind without a template is read through its scale and one of its pods.
-func TestScale(t *testing.T) {
+// TestGet_ScaleSubresource checks that a custom kind without a template is read through its scale and one of its pods.
+func TestGet_ScaleSubresource(t *testing.T) {
 	scales := func(selector string) interceptor.Funcs {
 		return interceptor.Funcs{SubResourceGet: func(_ context.Context, _ client.Client, _ string, obj, sub client.Object, _ ...client.SubResourceGetOption) error {
 			// A client accepts an unstructured scale of an unstructured object, and no other.
@@ -271,7 +271,7 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-func TestListFails(t *testing.T) {
+func TestList_Errors(t *testing.T) {
 	boom := errors.New("boom")
 	l, _ := newLister(t, 0, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return boom },

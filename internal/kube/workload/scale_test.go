@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// TestScaleIsNotThere checks that an error of the API server is not mistaken for a missing target.
-func TestScaleIsNotThere(t *testing.T) {
+// TestScaleClientGet_Errors checks that an error of the API server is not mistaken for a missing target.
+func TestScaleClientGet_Errors(t *testing.T) {
 	rollouts := schema.GroupResource{Group: rolloutKind.Group, Resource: "rollouts"}
 	notFound := apierrors.NewNotFound(rollouts, "x")
 	for name, test := range map[string]struct {
@@ -52,9 +52,9 @@ func TestScaleIsNotThere(t *testing.T) {
 	}
 }
 
-// TestClusterScopedScale checks that an object without a namespace is neither read nor scaled through a reference of a namespace: the API
+// TestScaleClientGet_ClusterScoped checks that an object without a namespace is neither read nor scaled through a reference of a namespace: the API
 // server ignores the namespace of a request for such a kind.
-func TestClusterScopedScale(t *testing.T) {
+func TestScaleClientGet_ClusterScoped(t *testing.T) {
 	updates := 0
 	c := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourceGet: func(_ context.Context, _ client.Client, _ string, _, scale client.Object, _ ...client.SubResourceGetOption) error {

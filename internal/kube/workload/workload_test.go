@@ -111,7 +111,7 @@ func TestFromObject(t *testing.T) {
 	}
 }
 
-func TestFromObjectWithoutTemplate(t *testing.T) {
+func TestFromObject_WithoutTemplate(t *testing.T) {
 	custom := func(spec map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "x"}, "spec": spec}}
 	}
@@ -183,7 +183,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-func TestPart(t *testing.T) {
+func TestFromObject_Owned(t *testing.T) {
 	owned := metav1.ObjectMeta{Name: "x", OwnerReferences: []metav1.OwnerReference{{Kind: "Any", Name: "y", Controller: new(true)}}}
 	for kind, c := range map[string]struct {
 		obj  client.Object

@@ -9,8 +9,8 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 )
 
-// TestEstimatorConfig checks that settings with which the estimator would fail are refused.
-func TestEstimatorConfig(t *testing.T) {
+// TestValidateEstimatorConfig checks that settings with which the estimator would fail are refused.
+func TestValidateEstimatorConfig(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind    string
 		config  map[string]string
@@ -22,7 +22,7 @@ func TestEstimatorConfig(t *testing.T) {
 		"unknown":         {"Percentile", map[string]string{"percentile": "0.9"}, true},
 		"OOM":             {"OOM", map[string]string{"oom-bump-ratio": "1.5", "workload.web": "2"}, false},
 		"OOM, too little": {"OOM", map[string]string{"oom-bump-ratio": "0"}, true},
-		"somebody else's": {"Theirs", map[string]string{"what": "ever"}, false},
+		"external": {"Theirs", map[string]string{"what": "ever"}, false},
 	} {
 		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 		e.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{{Type: c.kind, Config: c.config}}

@@ -72,8 +72,8 @@ func validateAs[T any](t *testing.T, content map[string]any, f Facts, look func(
 	return look(o, f)
 }
 
-// TestExamplesAreAccepted checks that the examples in the repository cause neither errors nor warnings.
-func TestExamplesAreAccepted(t *testing.T) {
+// TestValidate_Examples checks that the examples in the repository cause neither errors nor warnings.
+func TestValidate_Examples(t *testing.T) {
 	files, err := filepath.Glob("../../../../examples/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(err)
@@ -112,13 +112,13 @@ func TestExamplesAreAccepted(t *testing.T) {
 	}
 }
 
-func TestEmptyObjectsDoNoHarm(t *testing.T) {
+func TestValidate_EmptyObjects(t *testing.T) {
 	for _, kind := range []string{
 		"RecommendationRule", "Recommendation", "Analytics", "EffectiveHorizontalPodAutoscaler", "EffectiveVerticalPodAutoscaler",
 		"TimeSeriesPrediction", "ClusterNodePrediction", "NodeQOS", "PodQOS", "AvoidanceAction", "NodeResourceTopology",
 	} {
 		if _, known := validateObject(t, kind, map[string]any{}, Facts{}); !known {
-			t.Errorf("validateObject knows no kind %s, want a validation", kind)
+			t.Errorf("validateObject has no validation of kind %s, want one", kind)
 		}
 	}
 
@@ -155,8 +155,8 @@ func TestRatchet(t *testing.T) {
 	}
 }
 
-// TestDistributedAboveAll checks that a rule on the share of elastic CPU that pods hold accepts more than 100 %.
-func TestDistributedAboveAll(t *testing.T) {
+// TestValidateNodeQOS_DistributedAbove100 checks that a rule on the share of elastic CPU that pods hold accepts more than 100 %.
+func TestValidateNodeQOS_DistributedAbove100(t *testing.T) {
 	for metric, warned := range map[string]bool{ensurancev1alpha1.MetricExtCPUTotalDistribute: false, ensurancev1alpha1.MetricCPUTotalUtilization: true} {
 		q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
 			Name: "r", AvoidanceActionName: "evict", MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("110")},
@@ -168,8 +168,8 @@ func TestDistributedAboveAll(t *testing.T) {
 	}
 }
 
-// TestNoThrottleOfDisks checks that an action with throttling has a warning in a rule about disks, and other actions have none.
-func TestNoThrottleOfDisks(t *testing.T) {
+// TestValidateNodeQOS_ThrottledDisks checks that an action with throttling has a warning in a rule about disks, and other actions have none.
+func TestValidateNodeQOS_ThrottledDisks(t *testing.T) {
 	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
 		"throttle": {Throttle: &ensurancev1alpha1.ThrottleAction{CPUThrottle: &ensurancev1alpha1.CPUThrottle{StepCPURatio: 10}}}, "evict": {Eviction: &ensurancev1alpha1.EvictionAction{}},
 	}}
@@ -188,8 +188,8 @@ func TestNoThrottleOfDisks(t *testing.T) {
 	}
 }
 
-// TestNothingToTake checks that a rule on a capacity, as opposed to usage, can only disable scheduling.
-func TestNothingToTake(t *testing.T) {
+// TestValidateNodeQOS_Capacity checks that a rule on a capacity, as opposed to usage, can only disable scheduling.
+func TestValidateNodeQOS_Capacity(t *testing.T) {
 	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{"evict": {Eviction: &ensurancev1alpha1.EvictionAction{}}, "schedule": {}}}
 	for _, metric := range []string{ensurancev1alpha1.MetricCPUCoreNumbers, ensurancev1alpha1.MetricExclusiveCPUIdle, ensurancev1alpha1.MetricCPUTotalUsage} {
 		for action := range facts.Actions {
@@ -206,8 +206,8 @@ func TestNothingToTake(t *testing.T) {
 	}
 }
 
-// TestContradictions needs known actions.
-func TestContradictions(t *testing.T) {
+// TestValidateNodeQOS_Contradictions needs known actions.
+func TestValidateNodeQOS_Contradictions(t *testing.T) {
 	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
 		"throttle": {Throttle: &ensurancev1alpha1.ThrottleAction{}}, "evict": {Eviction: &ensurancev1alpha1.EvictionAction{}}, "schedule": {},
 	}}
@@ -244,7 +244,7 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-func TestUnknownFactsWarnOfNothing(t *testing.T) {
+func TestValidate_UnknownFacts(t *testing.T) {
 	q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
 		Name: "a", AvoidanceActionName: "x", MetricRule: &ensurancev1alpha1.MetricRule{Name: "cpu_total_usage", Value: resource.MustParse("1")},
 	}}}}
@@ -269,7 +269,7 @@ func TestUnknownFactsWarnOfNothing(t *testing.T) {
 	}
 }
 
-func TestRecommendationStaysAtHome(t *testing.T) {
+func TestValidateRecommendation_Namespace(t *testing.T) {
 	for name, test := range map[string]struct {
 		own, kind, target string
 		refused           bool
@@ -292,7 +292,7 @@ func TestRecommendationStaysAtHome(t *testing.T) {
 	}
 }
 
-func TestZonesInACircle(t *testing.T) {
+func TestValidateNodeResourceTopology_Cycles(t *testing.T) {
 	n := &topologyv1alpha1.NodeResourceTopology{Zones: []topologyv1alpha1.Zone{
 		{Name: "a", Parent: "b"}, {Name: "b", Parent: "c"}, {Name: "c", Parent: "b"}, {Name: "d", Parent: "d"}, {Name: "e", Parent: "f"}, {Name: "f"},
 	}}
@@ -303,7 +303,7 @@ func TestZonesInACircle(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreIdempotent(t *testing.T) {
+func TestDefault_Idempotent(t *testing.T) {
 	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
 	e.Spec.ScaleTargetRef.Kind = "Deployment"
 	e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{CronName: "a"}, {CronName: "b", TimeZone: new("Europe/Berlin")}, {CronName: "c", TimeZone: new("")}}
@@ -323,8 +323,8 @@ func TestDefaultsAreIdempotent(t *testing.T) {
 	}
 }
 
-// TestHostileExpressions checks that neither deep nor long expressions break craned.
-func TestHostileExpressions(t *testing.T) {
+// TestValidateExpression_Hostile checks that neither deep nor long expressions break craned.
+func TestValidateExpression_Hostile(t *testing.T) {
 	for name, text := range map[string]string{
 		"deep":      strings.Repeat("(", promscope.MaxExpression),
 		"closed":    strings.Repeat("(", promscope.MaxExpression/2-1) + "1" + strings.Repeat(")", promscope.MaxExpression/2-1),
