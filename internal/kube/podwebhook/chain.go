@@ -53,10 +53,9 @@ type Chain struct {
 
 // NewChain returns a chain that does not change the pods of the given namespaces: a pod that Crane itself needs must not depend
 // on Crane.
-func NewChain(mutators []Mutator, spared ...string) *Chain {
+func NewChain(mutators []Mutator, skippedNamespaces ...string) *Chain {
 	return &Chain{
-		mutators:          mutators,
-		skippedNamespaces: spared,
+		mutators: mutators, skippedNamespaces: skippedNamespaces,
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_pod_mutations_total",
 			Help: "New pods that a mutator was asked about, by what it did: changed, unchanged or failed.",

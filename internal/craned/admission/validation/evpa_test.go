@@ -22,7 +22,7 @@ func TestValidateEstimatorConfig(t *testing.T) {
 		"unknown":         {"Percentile", map[string]string{"percentile": "0.9"}, true},
 		"OOM":             {"OOM", map[string]string{"oom-bump-ratio": "1.5", "workload.web": "2"}, false},
 		"OOM, too little": {"OOM", map[string]string{"oom-bump-ratio": "0"}, true},
-		"external": {"Theirs", map[string]string{"what": "ever"}, false},
+		"external":        {"Theirs", map[string]string{"what": "ever"}, false},
 	} {
 		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 		e.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{{Type: c.kind, Config: c.config}}
