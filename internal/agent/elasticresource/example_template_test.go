@@ -47,7 +47,7 @@ func TestExampleTemplate(t *testing.T) {
 		if _, err := parser.NewParser(parser.Options{}).ParseExpr(m.ExpressionQuery.Expression); err != nil {
 			t.Errorf("parsing the expression of %s: %v\n%s", m.ResourceIdentifier, err, m.ExpressionQuery.Expression)
 		}
-		if !strings.Contains(m.ExpressionQuery.Expression, `(n1|10.0.0.1)(:\\d+)?`) {
+		if !strings.Contains(m.ExpressionQuery.Expression, `(n1|10\\.0\\.0\\.1)(:\\d+)?`) {
 			t.Errorf("%s has expression %s, want it to select the node's name and address", m.ResourceIdentifier, m.ExpressionQuery.Expression)
 		}
 		// The node's side excludes page cache.

@@ -6,6 +6,7 @@ package nodetemplate
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"text/template/parse"
 )
 
@@ -153,12 +154,31 @@ func (e *execution) call(dot any, name string, operands []parse.Node, last []any
 		args = append(args, arg)
 	}
 
-	out, err := functions()[name](append(args, last...))
+	args = append(args, last...)
+	if !strings.HasPrefix(name, "print") {
+		args = plainTexts(args)
+	}
+
+	out, err := functions()[name](args)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 
 	return out, nil
+}
+
+// plainTexts returns arguments with nodeText as string, for functions that compare and measure texts. Printed texts stay placeholders.
+func plainTexts(args []any) []any {
+	out := make([]any, len(args))
+	for i, arg := range args {
+		out[i] = arg
+
+		if text, ok := arg.(nodeText); ok {
+			out[i] = string(text)
+		}
+	}
+
+	return out
 }
 
 // shortCircuit returns the first argument whose truth is stop, else the last one. Arguments after it are not evaluated.

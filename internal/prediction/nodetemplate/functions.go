@@ -38,6 +38,8 @@ func truth(value any) bool {
 		return v
 	case string:
 		return v != ""
+	case nodeText:
+		return v != ""
 	case int64:
 		return v != 0
 

@@ -21,20 +21,31 @@ const maxSpecBytes = 256 << 10
 
 // Render executes the template, in the language of text/template, with the Node as JSON, as in {{.metadata.name}}, and returns the spec of the
 // node's TimeSeriesPrediction. A missing key is an error, because a query with "<no value>" would match nothing.
+//
+// Texts of the Node are data in the output: they end no string of YAML or of an expression, and in the pattern of a matcher they match themselves
+// alone. What cannot be escaped is an error, as a text outside of a string of an expression that is not a number.
 func Render(text string, node *corev1.Node) (predictionv1alpha1.TimeSeriesPredictionSpec, error) {
 	var spec predictionv1alpha1.TimeSeriesPredictionSpec
+	if hasPlaceholderRunes(text) {
+		return spec, errors.New("template: it has characters U+E000 or U+E001, which are reserved")
+	}
+
 	data, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
 	if err != nil {
 		return spec, fmt.Errorf("template: %w", err)
 	}
 
 	var out limitedBuffer
-	if err := execute(predictionv1alpha1.NodeResourceTemplateKey, text, data, &out); err != nil {
+	if err := execute(predictionv1alpha1.NodeResourceTemplateKey, text, markTexts(data), &out); err != nil {
 		return spec, fmt.Errorf("template: %w", err)
 	}
 
 	if err := yaml.UnmarshalStrict(out.buf.Bytes(), &spec); err != nil {
 		return spec, fmt.Errorf("the template's output is not a spec of a TimeSeriesPrediction: %w", err)
+	}
+
+	if err := resolve(&spec); err != nil {
+		return spec, fmt.Errorf("template: %w", err)
 	}
 
 	if len(spec.PredictionMetrics) == 0 {
