@@ -10,12 +10,9 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -68,7 +65,7 @@ func newAdoptCommand(s Streams) *cobra.Command {
 	}
 
 	fs := cmd.Flags()
-	o.kubernetes.addFlags(fs)
+	addKubernetesFlags(fs, &o.kubernetes)
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the recommendations (default: that of the kubeconfig's context)")
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces; requires --dry-run")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "print the requests that craned would send and write nothing")
@@ -123,7 +120,8 @@ func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet,
 	}
 
 	progress.setPhase("comparing with the running pods")
-	previews, err := o.preview(ctx, s, flags, c, recommendations, all)
+	reader := previewReader{client: c, cranedNamespace: o.cranedNamespace, adoption: o.adoption, flags: flags, notes: s.Err}
+	previews, err := reader.preview(ctx, recommendations, all)
 	progress.stop()
 
 	if err != nil {
@@ -178,23 +176,6 @@ func (o *adoptOptions) selectRecommendations(ctx context.Context, c client.Clien
 	return selected, list.Items, nil
 }
 
-// missingNamespace returns an error if a namespace does not exist; nil if it exists or cannot be read.
-func missingNamespace(ctx context.Context, c client.Reader, name string) error {
-	if err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
-		return nil
-	}
-
-	var list corev1.NamespaceList
-	var names []string
-	if c.List(ctx, &list) == nil {
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-	}
-
-	return fmt.Errorf("namespace %s does not exist%s", name, didYouMean(name, names))
-}
-
 // setAuto sets adoptionType to Auto. Each patch requires the resource version that was read.
 func setAuto(ctx context.Context, out io.Writer, c client.Client, selected []analysisv1alpha1.Recommendation) error {
 	for i := range selected {
@@ -223,34 +204,4 @@ func setAuto(ctx context.Context, out io.Writer, c client.Client, selected []ana
 	}
 
 	return nil
-}
-
-// preview computes the next requests of each Recommendation.
-func (o *adoptOptions) preview(
-	ctx context.Context, s Streams, flags *pflag.FlagSet, c client.Client, selected, all []analysisv1alpha1.Recommendation,
-) ([]targetsnapshot.Preview, error) {
-	note := func(format string, args ...any) { fmt.Fprintf(s.Err, format+"\n", args...) }
-	settings, err := o.settings(ctx, c, flags, note)
-	if err != nil {
-		return nil, err
-	}
-
-	previewer := targetsnapshot.Previewer{
-		SnapshotReader:  targetsnapshot.SnapshotReader{Live: c, Kills: o.oomKills(ctx, c, note)},
-		Settings:        settings,
-		Budgets:         o.loadBudgets(ctx, c, note),
-		SystemNamespace: o.cranedNamespace,
-	}
-
-	var out []targetsnapshot.Preview
-	for i := range selected {
-		one, err := previewer.Preview(ctx, &selected[i], all, time.Now())
-		if err != nil {
-			return nil, fmt.Errorf("recommendation %s/%s: %w", selected[i].Namespace, selected[i].Name, err)
-		}
-
-		out = append(out, one)
-	}
-
-	return out, nil
 }

@@ -26,28 +26,30 @@ const adoptionFlagPrefix = "adoption-"
 
 // settings returns the adoption settings of the running craned, overridden by the flags of this command. If they
 // cannot be read, it prints a note and uses the defaults.
-func (o *adoptOptions) settings(ctx context.Context, c client.Reader, flags *pflag.FlagSet, note func(string, ...any)) (targetsnapshot.Settings, error) {
+func (p previewReader) settings(ctx context.Context) (targetsnapshot.Settings, error) {
 	options := targetsnapshot.NewOptions()
 	deployed := pflag.NewFlagSet("craned", pflag.ContinueOnError)
 	deployed.SetOutput(io.Discard)
 	options.AddFlags(deployed)
 
-	args, err := o.cranedArgs(ctx, c)
+	args, err := p.cranedArgs(ctx)
 	if err == nil {
 		err = deployed.Parse(args)
 	}
 	if err != nil {
-		note("The flags of craned cannot be read, using its defaults: %v", err)
+		p.note("The flags of craned cannot be read, using its defaults: %v", err)
 	}
 
-	flags.Visit(func(f *pflag.Flag) {
-		switch {
-		case f.Name == adoptionFlagPrefix+"window":
-			options.Windows = o.adoption.Windows
-		case strings.HasPrefix(f.Name, adoptionFlagPrefix):
-			_ = deployed.Set(f.Name, f.Value.String()) // The value was validated by this command.
-		}
-	})
+	if p.flags != nil {
+		p.flags.Visit(func(f *pflag.Flag) {
+			switch {
+			case f.Name == adoptionFlagPrefix+"window":
+				options.Windows = p.adoption.Windows
+			case strings.HasPrefix(f.Name, adoptionFlagPrefix):
+				_ = deployed.Set(f.Name, f.Value.String()) // The value was validated by this command.
+			}
+		})
+	}
 
 	settings, err := options.Settings()
 	if err != nil {
@@ -58,19 +60,19 @@ func (o *adoptOptions) settings(ctx context.Context, c client.Reader, flags *pfl
 }
 
 // cranedArgs returns the adoption flags in craned's Deployment.
-func (o *adoptOptions) cranedArgs(ctx context.Context, c client.Reader) ([]string, error) {
+func (p previewReader) cranedArgs(ctx context.Context) ([]string, error) {
 	selector, err := labels.Parse(cranedSelector)
 	if err != nil {
 		return nil, fmt.Errorf("invalid selector of craned: %w", err)
 	}
 
 	var list appsv1.DeploymentList
-	if err := c.List(ctx, &list, client.InNamespace(o.cranedNamespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("failed to list Deployments in %s: %w", o.cranedNamespace, err)
+	if err := p.client.List(ctx, &list, client.InNamespace(p.cranedNamespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("failed to list Deployments in %s: %w", p.cranedNamespace, err)
 	}
 
 	if len(list.Items) == 0 {
-		return nil, fmt.Errorf("namespace %s has no Deployment with label %s", o.cranedNamespace, cranedSelector)
+		return nil, fmt.Errorf("namespace %s has no Deployment with label %s", p.cranedNamespace, cranedSelector)
 	}
 
 	var out []string
@@ -87,10 +89,10 @@ func (o *adoptOptions) cranedArgs(ctx context.Context, c client.Reader) ([]strin
 }
 
 // oomKills returns craned's OOM record, or prints a note and returns nil if it cannot be read.
-func (o *adoptOptions) oomKills(ctx context.Context, c client.Reader, note func(string, ...any)) targetsnapshot.KillReader {
-	record := targetsnapshot.ConfigMapKillReader{Reader: c, Namespace: o.cranedNamespace}
+func (p previewReader) oomKills(ctx context.Context) targetsnapshot.KillReader {
+	record := targetsnapshot.ConfigMapKillReader{Reader: p.client, Namespace: p.cranedNamespace}
 	if _, err := record.Kills(ctx); err != nil {
-		note("OOM kills of deleted pods cannot be read: %v", err)
+		p.note("OOM kills of deleted pods cannot be read: %v", err)
 		return nil
 	}
 
@@ -98,15 +100,15 @@ func (o *adoptOptions) oomKills(ctx context.Context, c client.Reader, note func(
 }
 
 // loadBudgets returns the running adoptions of the cluster, and prints a note if they cannot be read.
-func (o *adoptOptions) loadBudgets(ctx context.Context, c client.Reader, note func(string, ...any)) *decide.BudgetTracker {
+func (p previewReader) loadBudgets(ctx context.Context) *decide.BudgetTracker {
 	budgets := decide.NewBudgetTracker()
-	err := targetsnapshot.LoadBudgets(ctx, budgets, c, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
+	err := targetsnapshot.LoadBudgets(ctx, budgets, p.client, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		return list, nil
 	})
 	if err != nil {
-		note("Running adoptions in other namespaces cannot be read, so budgets and the circuit breaker ignore them: %v", err)
+		p.note("Running adoptions in other namespaces cannot be read, so budgets and the circuit breaker ignore them: %v", err)
 	}
 
 	return budgets

@@ -72,7 +72,7 @@ func newBundleCommand(s Streams) *cobra.Command {
 		},
 	}
 
-	access.addFlags(cmd.Flags())
+	addKubernetesFlags(cmd.Flags(), &access)
 	cmd.Flags().StringVar(&namespace, "craned-namespace", "crane-system", "namespace of craned")
 	cmd.Flags().StringVarP(&output, "file", "f", "crane-bundle.tar.gz", "file to write, which must not exist; - for the standard output")
 
@@ -181,10 +181,10 @@ func bundleKinds() []bundleKind {
 // collect reads everything. What fails is recorded and left out.
 func (b *bundle) collect(ctx context.Context) {
 	b.add("version.txt", []byte("crane "+version.Long()+"\n"+b.now.UTC().Format(time.RFC3339)+"\n"))
-	report, err := readStatus(ctx, b.client, b.now)
+	checks, err := readStatus(ctx, b.client, b.now)
 	var text bytes.Buffer
 	if err == nil {
-		err = renderDoctorTable(&text, report.checks)
+		err = renderDoctorTable(&text, checks)
 	}
 	if err != nil {
 		b.fail("status", err)

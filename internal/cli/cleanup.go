@@ -72,7 +72,7 @@ func newCleanupCommand(s Streams) *cobra.Command {
 	}
 
 	fs := node.Flags()
-	access.addFlags(fs)
+	addKubernetesFlags(fs, &access)
 	fs.StringVar(&c.image, "image", "", "image of crane-agent")
 	fs.StringVar(&c.namespace, "craned-namespace", "crane-system", "namespace of the agents and of the pods; its Pod Security level must be privileged")
 	fs.StringVar(&c.stateDir, "state-dir", "/var/lib/crane-agent", "the agents' --state-dir, a directory of the nodes below /var/lib")

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/prometheus"
 )
@@ -195,7 +197,7 @@ func (e *clusterState) emptyNamespaces(ctx context.Context, found []workload.Wor
 			continue
 		}
 
-		if missing := e.kubernetes.missingNamespace(ctx, ns); missing != nil {
+		if missing := checkNamespace(ctx, e.kubernetes, ns); missing != nil {
 			out = append(out, missing.Error())
 			continue
 		}
@@ -227,28 +229,12 @@ func (s sources) lines() []string {
 	return out
 }
 
-// jsonSources names the data sources.
-type jsonSources struct {
-	// History is the address of Prometheus or the directory of files; the others are an API server,
-	// kube-state-metrics or "nowhere", and absent if not needed.
-	History     string `json:"history,omitempty"`
-	Workloads   string `json:"workloads,omitempty"`
-	Nodes       string `json:"nodes,omitempty"`
-	Autoscalers string `json:"autoscalers,omitempty"`
-	// Missing lists missing metrics with their impact.
-	Missing []string `json:"missing,omitempty"`
-}
-
-func (s sources) json() *jsonSources {
-	if s.history == "" && s.workloads == "" {
-		return nil
+// checkNamespace returns an error if a namespace does not exist; nil if it exists or cannot be read.
+func checkNamespace(ctx context.Context, k *kubernetesFlags, name string) error {
+	lister, _, err := k.lister()
+	if err != nil {
+		return nil //nolint:nilerr // whether it exists is unknown
 	}
 
-	return &jsonSources{
-		History:     s.history,
-		Workloads:   s.workloads,
-		Nodes:       s.nodes,
-		Autoscalers: s.autoscalers,
-		Missing:     s.missing,
-	}
+	return missingNamespace(ctx, lister.Sources(corev1.SchemeGroupVersion.WithKind("Namespace")).Reader, name)
 }

@@ -12,9 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"crane.io/crane/internal/kube/workload"
-	"crane.io/crane/internal/metrics/profile"
-	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/recommendation/pricebook"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
@@ -60,18 +57,13 @@ type costOptions struct {
 
 // costReport is the result of `crane cost`.
 type costReport struct {
-	by     string
-	now    time.Time
-	window time.Duration
+	*allocatedCosts
+
+	by string
 	// windowText is the window as given by the user.
 	windowText string
-	book       *cost.PriceBook
-	// withUsage is set if usage was read.
-	withUsage bool
 	// selected is the sum of the selected namespaces; nil for all.
 	selected *cost.Bill
-	sources  sources
-	cost.Allocation
 }
 
 func newCostCommand(s Streams) *cobra.Command {
@@ -93,8 +85,8 @@ func newCostCommand(s Streams) *cobra.Command {
 	}
 
 	fs := cmd.Flags()
-	o.prometheus.addFlags(fs)
-	o.kubernetes.addFlags(fs)
+	addPrometheusFlags(fs, o.prometheus)
+	addKubernetesFlags(fs, o.kubernetes)
 	fs.StringVar(&o.by, "by", byWorkload, "rows of the table: workload, namespace or node")
 	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "namespaces to list (default: all); may be repeated")
 	fs.StringVar(&o.window, "window", "1h", "length of the window of the mean usage, for example 1d")
@@ -133,10 +125,20 @@ func (o *costOptions) complete() error {
 }
 
 func (o *costOptions) run(ctx context.Context, s Streams) error {
-	report, err := o.gather(ctx, s)
+	costs := allocator{
+		prometheus: o.prometheus,
+		kubernetes: o.kubernetes,
+		window:     o.windowLength,
+		prices:     o.prices,
+		output:     s.Err,
+	}
+
+	found, err := costs.allocateCluster(ctx)
 	if err != nil {
 		return err
 	}
+
+	report := &costReport{allocatedCosts: found, by: o.by, windowText: o.window}
 
 	if len(report.Nodes) > 0 {
 		if err := report.selectNamespaces(o.namespaces); err != nil {
@@ -158,58 +160,6 @@ func (o *costOptions) run(ctx context.Context, s Streams) error {
 	}
 
 	return nil
-}
-
-// gather reads the cluster and the usage of its pods, and allocates the cost.
-func (o *costOptions) gather(ctx context.Context, s Streams) (*costReport, error) {
-	report := &costReport{
-		by:         o.by,
-		now:        time.Now(),
-		window:     o.windowLength,
-		windowText: o.window,
-		book:       o.prices,
-	}
-
-	source, err := o.openOptionalPrometheus(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-
-	if source == nil {
-		cluster, err := o.kubernetes.listCluster(ctx, nil)
-		if errors.Is(err, errNoKubeconfig) {
-			return nil, fmt.Errorf("%w: nodes and pods are read from the Kubernetes API, or from kube-state-metrics in Prometheus (--prometheus)", err)
-		}
-		if err != nil {
-			return nil, err
-		}
-
-		report.sources = sources{workloads: o.kubernetes.serverName(), nodes: o.kubernetes.serverName()}
-		report.Allocation, err = allocate(o.prices, cluster, func(string, string) (cost.Amounts, bool) { return cost.Amounts{}, false })
-		return report, err
-	}
-
-	progress := newProgress(s.Err, "listing nodes and pods", source.Stats)
-	defer progress.stop()
-
-	state := newClusterState(o.kubernetes, nil, source, o.prometheus.serverName(), func(text string) { fmt.Fprintln(progress, text) })
-	cluster, err := state.cluster(ctx, o.prices.LabelKeys())
-	if err != nil {
-		return nil, err
-	}
-
-	progress.setPhase("reading the usage of pods")
-	end := report.now.Truncate(time.Minute)
-	use, err := profile.ReadPodUsage(ctx, source.Capabilities().Usage, nil, end.Add(-o.windowLength), end)
-	if err != nil {
-		return nil, err
-	}
-
-	report.withUsage = true
-	report.sources = state.reportSources()
-	report.Allocation, err = allocate(o.prices, cluster, use.Mean)
-
-	return report, err
 }
 
 // selectNamespaces reduces the report to some namespaces, each of which must have a pod; none selects all.
@@ -234,30 +184,4 @@ func (r *costReport) selectNamespaces(names []string) error {
 	r.selected = &sum
 
 	return nil
-}
-
-// openOptionalPrometheus opens the Prometheus server of the flags, or one discovered in the cluster. It returns nil
-// if none is discovered, because costs by request do not require usage.
-func (o *costOptions) openOptionalPrometheus(ctx context.Context, s Streams) (*prometheus.Source, error) {
-	named := o.prometheus.address != "" || o.prometheus.service != ""
-	err := o.prometheus.discoverServer(ctx, o.kubernetes, func(text string) { fmt.Fprintln(s.Err, text) })
-	switch {
-	case err == nil:
-		return o.prometheus.open()
-	case named || ctx.Err() != nil:
-		return nil, err
-	case !errors.Is(err, errNoKubeconfig):
-		fmt.Fprintf(s.Err, "Warning: %v; usage is not counted\n", err)
-	}
-
-	return nil, nil
-}
-
-func allocate(book *cost.PriceBook, cluster workload.Cluster, use func(namespace, pod string) (cost.Amounts, bool)) (cost.Allocation, error) {
-	tariff, err := cost.NewTariff(book, cluster.Nodes)
-	if err != nil {
-		return cost.Allocation{}, fmt.Errorf("failed to price the nodes: %w", err)
-	}
-
-	return cost.Allocate(tariff, cluster.CostPods(use)), nil
 }

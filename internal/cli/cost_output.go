@@ -198,12 +198,11 @@ type jsonClusterCost struct {
 }
 
 func renderCostJSON(w io.Writer, r *costReport) error {
-	p := priceInfo{book: r.book}
 	out := jsonCosts{
 		Schema:     costSchema,
 		Time:       r.now.UTC(),
-		Prices:     p.json(),
-		Sources:    r.sources.json(),
+		Prices:     newJSONPrices(&priceInfo{book: r.book}),
+		Sources:    newJSONSources(r.sources),
 		Workloads:  []jsonBill{},
 		Namespaces: []jsonBill{},
 		Nodes:      []jsonNode{},

@@ -51,7 +51,7 @@ func fixtureCluster() workload.Cluster {
 func fixtureCostReport(t *testing.T, by string, withUse bool) *costReport {
 	t.Helper()
 
-	a, err := allocate(fixturePriceBook(t), fixtureCluster(), func(_, pod string) (cost.Amounts, bool) {
+	a, err := allocateNodes(fixturePriceBook(t), fixtureCluster(), func(_, pod string) (cost.Amounts, bool) {
 		return cost.Amounts{CPU: 250, Memory: 2 << 30}, withUse && pod == "web"
 	})
 	if err != nil {
@@ -59,7 +59,9 @@ func fixtureCostReport(t *testing.T, by string, withUse bool) *costReport {
 	}
 
 	return &costReport{
-		by: by, now: time.Unix(1_700_000_000, 0), window: time.Hour, windowText: "1h", book: fixturePriceBook(t), withUsage: withUse, Allocation: a,
+		allocatedCosts: &allocatedCosts{now: time.Unix(1_700_000_000, 0), window: time.Hour, book: fixturePriceBook(t), withUsage: withUse, Allocation: a},
+		by:             by,
+		windowText:     "1h",
 	}
 }
 
@@ -106,12 +108,16 @@ func TestCostOfNamespaces(t *testing.T) {
 	cluster := fixtureCluster()
 	cluster.Pods[1].Owner.Namespace = "data"
 	report := func() *costReport {
-		a, err := allocate(fixturePriceBook(t), cluster, func(_, pod string) (cost.Amounts, bool) { return cost.Amounts{CPU: 250, Memory: 2 << 30}, pod == "web" })
+		a, err := allocateNodes(fixturePriceBook(t), cluster, func(_, pod string) (cost.Amounts, bool) { return cost.Amounts{CPU: 250, Memory: 2 << 30}, pod == "web" })
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		return &costReport{by: byWorkload, now: time.Unix(1_700_000_000, 0), window: time.Hour, windowText: "1h", book: fixturePriceBook(t), withUsage: true, Allocation: a}
+		return &costReport{
+			allocatedCosts: &allocatedCosts{now: time.Unix(1_700_000_000, 0), window: time.Hour, book: fixturePriceBook(t), withUsage: true, Allocation: a},
+			by:             byWorkload,
+			windowText:     "1h",
+		}
 	}
 
 	shop := report()

@@ -78,7 +78,7 @@ func newDashboardCommand(s Streams) *cobra.Command {
 
 	fs := cmd.Flags()
 	o.addFlags(fs)
-	o.cache.addFlags(fs)
+	addCacheFlags(fs, &o.cache)
 	fs.StringArrayVar(&o.contexts, "context", nil, "context of the kubeconfig; may be repeated for several clusters")
 	fs.StringArrayVarP(&o.namespaces, "namespace", "n", nil, "namespace to read; may be repeated (default: all, or that of the context without the right to all)")
 	fs.StringVar(&o.from, "from", "", "directory of CSV files (header ts,value) to read instead of a cluster; each file is a workload")
@@ -92,7 +92,7 @@ func newDashboardCommand(s Streams) *cobra.Command {
 
 // addFlags adds the flags of both ways to open the dashboard.
 func (o *dashboardOptions) addFlags(fs *pflag.FlagSet) {
-	o.prometheus.addFlags(fs)
+	addPrometheusFlags(fs, o.prometheus)
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's service account)")
 	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy of steps, replay and what-if: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file in YAML or JSON")
 	fs.StringVar(&o.priceBook, "price-book", "", "YAML or JSON file with the prices of nodes (default: approximate prices; see docs/reference/cost.md)")
@@ -194,7 +194,7 @@ func (o *dashboardOptions) backends() ([]dashboard.Backend, contract.Mode, error
 	}
 
 	if o.from != "" {
-		return []dashboard.Backend{newClusterView(o.newAccess("files", &kubernetesFlags{}, policies, prices))}, contract.ModeFiles, nil
+		return []dashboard.Backend{newClusterView(o.viewConfig("files", &kubernetesFlags{}, policies, prices))}, contract.ModeFiles, nil
 	}
 
 	contexts := o.contexts
@@ -214,21 +214,28 @@ func (o *dashboardOptions) backends() ([]dashboard.Backend, contract.Mode, error
 			}
 		}
 
-		out = append(out, newClusterView(o.newAccess(name, access, policies, prices)))
+		out = append(out, newClusterView(o.viewConfig(name, access, policies, prices)))
 	}
 
 	return out, contract.ModeLocal, nil
 }
 
-func (o *dashboardOptions) newAccess(name string, access *kubernetesFlags, policies rightsize.PolicySet, prices *cost.PriceBook) *viewAccess {
-	return &viewAccess{
-		name:     name,
-		options:  o,
-		access:   access,
-		personal: access,
-		policies: policies,
-		prices:   prices,
-		clock:    clock.RealClock{},
+// viewConfig returns the settings of the view of a cluster.
+func (o *dashboardOptions) viewConfig(name string, access *kubernetesFlags, policies rightsize.PolicySet, prices *cost.PriceBook) viewConfig {
+	return viewConfig{
+		name:            name,
+		access:          access,
+		personal:        access,
+		policies:        policies,
+		prices:          prices,
+		clock:           clock.RealClock{},
+		onlyNamespaces:  o.namespaces,
+		prometheus:      o.prometheus,
+		cache:           o.cache,
+		from:            o.from,
+		resource:        o.resource,
+		cranedNamespace: o.cranedNamespace,
+		scheduler:       o.scheduler,
 	}
 }
 

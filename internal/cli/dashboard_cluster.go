@@ -55,7 +55,8 @@ type clusterView struct {
 	*actionView
 }
 
-func newClusterView(a *viewAccess) *clusterView {
+func newClusterView(config viewConfig) *clusterView {
+	a := &viewAccess{viewConfig: config}
 	a.scope = shared(a, a.readScope, clusterTTL)
 	history := newClusterHistory(a)
 	worklist := newWorklistView(a, history)
@@ -78,16 +79,33 @@ func shared[T any](a *viewAccess, read func(context.Context) (*T, error), ttl ti
 	}
 }
 
-// viewAccess has the settings of a view and its access to the API server.
-type viewAccess struct {
-	name    string
-	options *dashboardOptions
+// viewConfig has the settings of a view.
+type viewConfig struct {
+	// name is that of the cluster on the pages.
+	name string
 	// access reads Crane's kinds, for all users together. personal reads and writes everything else; in a cluster with the token of the
 	// person who asks, otherwise it is the same.
 	access, personal *kubernetesFlags
 	policies         rightsize.PolicySet
 	prices           *cost.PriceBook
 	clock            clock.Clock
+
+	// onlyNamespaces are the namespaces to read; if empty, all that the user may list.
+	onlyNamespaces []string
+	// prometheus has the history. from is a directory of CSV files that is read instead of a cluster, of one resource.
+	prometheus     *prometheusFlags
+	cache          cacheFlags
+	from, resource string
+	// cranedNamespace is the namespace of craned's Deployment and of its records.
+	cranedNamespace string
+	// scheduler is the address of the explanations of crane-scheduler; if empty, its pods are found.
+	scheduler string
+}
+
+// viewAccess has the settings of a view and the namespaces that it reads.
+type viewAccess struct {
+	viewConfig
+
 	// scope are the namespaces that are read; a single empty one for all.
 	scope *dashboard.Shared[[]string]
 }
@@ -95,8 +113,8 @@ type viewAccess struct {
 // readScope returns the namespaces that the dashboard reads: those of --namespace; otherwise all, or the namespace of the context where the
 // user may not list Recommendations and pods of all namespaces.
 func (v *viewAccess) readScope(ctx context.Context) (*[]string, error) {
-	if len(v.options.namespaces) > 0 {
-		return &v.options.namespaces, nil
+	if len(v.onlyNamespaces) > 0 {
+		return &v.onlyNamespaces, nil
 	}
 
 	all := []string{""}
@@ -137,7 +155,7 @@ func (v *viewAccess) namespaces(ctx context.Context) ([]string, error) {
 // Name implements dashboard.Backend.
 func (v *viewAccess) Name() string { return v.name }
 
-func (v *viewAccess) fromFiles() bool { return v.options.from != "" }
+func (v *viewAccess) fromFiles() bool { return v.from != "" }
 
 // origin names the API server as the source.
 func (v *viewAccess) origin() contract.Origin {

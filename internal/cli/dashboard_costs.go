@@ -17,13 +17,15 @@ import (
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
 	"crane.io/crane/pkg/cost"
-	"crane.io/crane/pkg/series"
 )
 
-// The groupings of the page of costs, beside those of `crane cost`.
+// The groupings of the page of costs.
 const (
-	byPool  = "pool"
-	byLabel = "label"
+	costByWorkload  = "workload"
+	costByNamespace = "namespace"
+	costByNode      = "node"
+	costByPool      = "pool"
+	costByLabel     = "label"
 )
 
 // costView allocates the costs of the cluster.
@@ -31,7 +33,7 @@ type costView struct {
 	*viewAccess
 	history *clusterHistory
 	// costs are by the window of the mean usage; labels are those of the workloads.
-	costs  *dashboard.Cache[time.Duration, costReport]
+	costs  *dashboard.Cache[time.Duration, allocatedCosts]
 	labels *dashboard.Shared[workloadLabels]
 }
 
@@ -49,17 +51,16 @@ func newCostView(a *viewAccess, history *clusterHistory) *costView {
 }
 
 // readCosts allocates the cost of the nodes, as crane cost does.
-func (v *costView) readCosts(ctx context.Context, window time.Duration) (*costReport, error) {
-	o := &costOptions{
-		prometheus:   v.history.server(),
-		kubernetes:   v.personal,
-		by:           byWorkload,
-		window:       series.FormatDuration(window),
-		windowLength: window,
-		prices:       v.prices,
+func (v *costView) readCosts(ctx context.Context, window time.Duration) (*allocatedCosts, error) {
+	costs := allocator{
+		prometheus: v.history.server(),
+		kubernetes: v.personal,
+		window:     window,
+		prices:     v.prices,
+		output:     io.Discard,
 	}
 
-	found, err := o.gather(ctx, Streams{Out: io.Discard, Err: io.Discard})
+	found, err := costs.allocateCluster(ctx)
 	if err != nil {
 		return nil, historyFailure(err)
 	}
@@ -73,7 +74,7 @@ func (v *costView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.C
 		return contract.Cost{}, dashboard.NotServed("files have no cost", "")
 	}
 
-	if !slices.Contains([]string{byNamespace, byWorkload, byNode, byPool, byLabel}, of.By) {
+	if !slices.Contains([]string{costByNamespace, costByWorkload, costByNode, costByPool, costByLabel}, of.By) {
 		return contract.Cost{}, dashboard.NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, fmt.Sprintf("by %q: must be namespace, workload, node, pool or label", of.By), "")
 	}
 
@@ -98,7 +99,7 @@ func (v *costView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.C
 		Origin: contract.Origin{
 			AsOf:          at.Unix(),
 			WindowSeconds: int64(of.Window.Seconds()),
-			Source:        found.source(),
+			Source:        costSource(found),
 			Stale:         stale,
 		},
 		Currency:        v.prices.Currency,
@@ -110,17 +111,17 @@ func (v *costView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.C
 	}
 
 	switch of.By {
-	case byNamespace:
+	case costByNamespace:
 		for _, n := range found.Namespaces {
 			out.Rows = append(out.Rows, contract.CostRow{Name: n.Namespace, Pods: n.Pods, CostShare: share(n.Cost)})
 		}
 
-	case byWorkload:
+	case costByWorkload:
 		for _, w := range found.Workloads {
 			out.Rows = append(out.Rows, contract.CostRow{Name: w.String(), Pods: w.Pods, CostShare: share(w.Cost)})
 		}
 
-	case byLabel:
+	case costByLabel:
 		all, _, staleLabels, err := v.labels.Get(ctx)
 		if err != nil {
 			return contract.Cost{}, err
@@ -132,17 +133,17 @@ func (v *costView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.C
 		}
 
 	default:
-		out.Rows = nodeCosts(found, of.By == byPool)
+		out.Rows = nodeCosts(found, of.By == costByPool)
 	}
 
 	return out, nil
 }
 
-// source names the sources of nodes and usage.
-func (r *costReport) source() string { return r.sources.nodes + ", " + r.sources.history }
+// costSource names the sources of nodes and usage.
+func costSource(r *allocatedCosts) string { return r.sources.nodes + ", " + r.sources.history }
 
 // nodeCosts returns the price of each node, or of each group of nodes: by each measure, the part that pods pay.
-func nodeCosts(r *costReport, byPool bool) []contract.CostRow {
+func nodeCosts(r *allocatedCosts, byPool bool) []contract.CostRow {
 	rows := []contract.CostRow{}
 	index := map[string]int{}
 	for _, n := range r.Nodes {

@@ -65,35 +65,28 @@ func openSites(t testing.TB) []*hostileSite {
 	history := openHistory(t)
 	kubeconfig := api.kubeconfig(t)
 
-	files := dashboardOptions{prometheus: newPrometheusFlags(), from: usageDir(t), resource: "cpu", policyName: "default"}
-	local := dashboardOptions{
-		prometheus:      newPrometheusFlags(),
-		kubeconfig:      kubeconfig,
-		policyName:      "default",
-		cranedNamespace: "crane-system",
-		cache:           cacheFlags{off: true},
-		scheduler:       "http://127.0.0.1:1",
-	}
-
+	files := newFixtureConfig(t, "files")
+	files.from = usageDir(t)
+	local := newFixtureConfig(t, "default")
+	local.access = &kubernetesFlags{kubeconfig: kubeconfig}
+	local.personal = local.access
+	local.cranedNamespace = "crane-system"
+	local.scheduler = "http://127.0.0.1:1"
 	local.prometheus.address = history
 
-	var out []*hostileSite
-	for _, o := range []*dashboardOptions{&files, &local} {
-		backends, mode, err := o.backends()
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		out = append(out, openSite(t, string(mode), dashboard.Config{Mode: mode, Backends: backends}))
+	out := []*hostileSite{
+		openSite(t, "files", dashboard.Config{Mode: contract.ModeFiles, Backends: []dashboard.Backend{newClusterView(files)}}),
+		openSite(t, "local", dashboard.Config{Mode: contract.ModeLocal, Backends: []dashboard.Backend{newClusterView(local)}}),
 	}
 
-	inCluster := dashboardServeOptions{dashboardOptions: local, clusterName: "prod"}
-	inCluster.prometheus = newPrometheusFlags()
-
+	inCluster := newFixtureConfig(t, "prod")
+	inCluster.access = &kubernetesFlags{kubeconfig: kubeconfig}
+	inCluster.cranedNamespace = "crane-system"
+	inCluster.scheduler = "http://127.0.0.1:1"
 	inCluster.prometheus.address = history
-	view, reviews, err := inCluster.view()
+	view, reviews, err := newPersonalView(inCluster)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("newPersonalView: %v", err)
 	}
 
 	return append(out, openSite(t, "cluster", dashboard.Config{

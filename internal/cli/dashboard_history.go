@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/prometheus"
 )
@@ -21,7 +23,7 @@ import (
 type clusterHistory struct {
 	*viewAccess
 	// reports are those of single workloads, series the results of the queries of their charts.
-	reports *dashboard.Cache[historyKey, report]
+	reports *dashboard.Cache[historyKey, sizeReport]
 	series  *dashboard.Cache[seriesKey, querySeries]
 
 	mu sync.Mutex
@@ -51,49 +53,47 @@ func newClusterHistory(a *viewAccess) *clusterHistory {
 }
 
 // compute computes recommendations as crane recommend does: of all workloads, or of one.
-func (v *clusterHistory) compute(ctx context.Context, target contract.Target) (*report, error) {
-	o := &recommendOptions{
-		prometheus:    v.server(),
-		kubernetes:    v.personal,
-		cache:         v.options.cache,
-		from:          v.options.from,
-		resource:      v.options.resource,
-		policies:      v.policies,
-		prices:        v.prices,
-		historyLength: v.policies.Window(),
-		output:        outputJSON,
-		keepInputs:    true,
+func (v *clusterHistory) compute(ctx context.Context, target contract.Target) (*sizeReport, error) {
+	c := &collector{
+		prometheus:      v.server(),
+		cache:           v.cache,
+		from:            v.from,
+		resource:        v.resource,
+		kubernetes:      v.personal,
+		selectWorkloads: func(all []workload.Workload) ([]workload.Workload, error) { return all, nil },
+		policies:        v.policies,
+		historyLength:   v.policies.Window(),
+		prices:          v.prices,
+		keepInputs:      true,
+		output:          io.Discard,
 	}
 
 	if target.Name != "" {
 		if target.Namespace != "" {
-			o.namespaces = []string{target.Namespace}
+			c.namespaces = []string{target.Namespace}
 		}
 
-		o.view.names = []nameFilter{{text: target.Name}}
-		o.view.kinds = []string{target.Kind}
-		o.evidence = true
-	} else if err := v.limit(ctx, o); err != nil {
+		c.withReplays = true
+		c.selectWorkloads = func(all []workload.Workload) ([]workload.Workload, error) {
+			return slices.DeleteFunc(slices.Clone(all), func(w workload.Workload) bool {
+				return w.Name != target.Name || !kindMatches(target.Kind, w.Kind)
+			}), nil
+		}
+	} else if err := v.limit(ctx, c); err != nil {
 		return nil, err
 	}
 
-	quiet := Streams{Out: io.Discard, Err: io.Discard}
-	gather := o.collectFromPrometheus
-	if v.fromFiles() {
-		gather = o.collectFromFiles
-	}
-
-	found, err := gather(ctx, quiet)
+	found, err := c.collect(ctx)
 	if err != nil {
 		return nil, historyFailure(err)
 	}
 
-	v.keepServer(o.prometheus)
+	v.keepServer(c.prometheus)
 	return found, nil
 }
 
 // limit limits the recommendations to the namespaces of the scope.
-func (v *clusterHistory) limit(ctx context.Context, o *recommendOptions) error {
+func (v *clusterHistory) limit(ctx context.Context, c *collector) error {
 	if v.fromFiles() {
 		return nil
 	}
@@ -101,11 +101,11 @@ func (v *clusterHistory) limit(ctx context.Context, o *recommendOptions) error {
 	scope, err := v.namespaces(ctx)
 	switch {
 	case errors.Is(err, errNoKubeconfig): // Prometheus alone
-		o.namespaces = v.options.namespaces
+		c.namespaces = v.onlyNamespaces
 	case err != nil:
 		return err
 	case scope[0] != "":
-		o.namespaces = scope
+		c.namespaces = scope
 	}
 
 	return nil
@@ -116,7 +116,7 @@ func (v *clusterHistory) server() *prometheusFlags {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
-	flags := *v.options.prometheus
+	flags := *v.prometheus
 	flags.discovered = v.discovered
 	return &flags
 }
@@ -175,12 +175,12 @@ type historyKey struct {
 	cluster bool
 }
 
-func (v *clusterHistory) readHistory(ctx context.Context, key historyKey) (*report, error) {
+func (v *clusterHistory) readHistory(ctx context.Context, key historyKey) (*sizeReport, error) {
 	return v.compute(ctx, key.target)
 }
 
 // workload returns the report of one workload, shared between requests.
-func (v *clusterHistory) workload(ctx context.Context, target contract.Target) (*report, string, error) {
+func (v *clusterHistory) workload(ctx context.Context, target contract.Target) (*sizeReport, string, error) {
 	person, _ := dashboard.PersonOf(ctx)
 	found, _, stale, err := v.reports.Get(ctx, historyKey{target, person.Cluster})
 	if err != nil {

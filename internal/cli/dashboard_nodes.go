@@ -65,7 +65,7 @@ func (v *nodeView) readNodes(ctx context.Context) (*contract.NodeList, error) {
 		return nil, err
 	}
 
-	details := nodeDetails{v.options.cranedNamespace, c, out, index}
+	details := nodeDetails{v.cranedNamespace, c, out, index}
 	details.readZones(ctx)
 
 	if err := lister.EachPod(ctx, nil, func(object *corev1.Pod, p workload.Pod, _ bool) error {

@@ -54,7 +54,7 @@ func (v *overviewView) Overview(ctx context.Context, list *contract.Worklist) (c
 		costs, _, _, err := v.costs.costs.Get(ctx, costWindow)
 		if err == nil {
 			setClusterCost(&out.Money, costs)
-			out.CostSource = costs.source()
+			out.CostSource = costSource(costs)
 			out.CostWindowSeconds = int64(costWindow.Seconds())
 		} else {
 			out.Missing[contract.MissingCost] = dashboard.FailureOf(err).Body
@@ -75,14 +75,14 @@ func (v *overviewView) addRecords(ctx context.Context, out *contract.Overview) {
 
 	var record *savings.Record
 	if err == nil {
-		record, err = savingsrecord.Load(ctx, c, v.options.cranedNamespace)
+		record, err = savingsrecord.Load(ctx, c, v.cranedNamespace)
 	}
 	if err != nil {
 		out.Missing[contract.MissingTrend] = dashboard.FailureOf(unavailable(v.personal.serverName(), err)).Body
 	}
 
 	if record != nil {
-		out.TrendSource = "ConfigMap " + v.options.cranedNamespace + "/" + savingsrecord.ConfigMapName
+		out.TrendSource = "ConfigMap " + v.cranedNamespace + "/" + savingsrecord.ConfigMapName
 		addTrend(out, record)
 	}
 
@@ -92,7 +92,7 @@ func (v *overviewView) addRecords(ctx context.Context, out *contract.Overview) {
 		return
 	}
 
-	out.OOMSource = "ConfigMap " + v.options.cranedNamespace + "/" + oom.ConfigMapName
+	out.OOMSource = "ConfigMap " + v.cranedNamespace + "/" + oom.ConfigMapName
 	addKills(out, kills)
 }
 
@@ -150,7 +150,7 @@ func (v *overviewView) readKills(ctx context.Context, c client.Client) ([]contra
 	}
 
 	var object corev1.ConfigMap
-	err := c.Get(ctx, client.ObjectKey{Namespace: v.options.cranedNamespace, Name: oom.ConfigMapName}, &object)
+	err := c.Get(ctx, client.ObjectKey{Namespace: v.cranedNamespace, Name: oom.ConfigMapName}, &object)
 	if apierrors.IsNotFound(err) {
 		return []contract.OOMKill{}, nil
 	}
@@ -160,7 +160,7 @@ func (v *overviewView) readKills(ctx context.Context, c client.Client) ([]contra
 
 	ledger, _, err := oom.Parse(object.Data[oom.ConfigMapKey])
 	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s/%s: %w", v.options.cranedNamespace, oom.ConfigMapName, err)
+		return nil, fmt.Errorf("ConfigMap %s/%s: %w", v.cranedNamespace, oom.ConfigMapName, err)
 	}
 
 	out := []contract.OOMKill{}
@@ -220,7 +220,7 @@ func addKills(out *contract.Overview, kills []contract.OOMKill) {
 }
 
 // setClusterCost sets the costs of the cluster for a month.
-func setClusterCost(money *contract.Money, costs *costReport) {
+func setClusterCost(money *contract.Money, costs *allocatedCosts) {
 	month := func(of cost.Split) *float64 { m := of.Total().PerMonth(); return &m }
 	money.ClusterPerMonth, money.RequestedPerMonth = month(costs.Allocation.Cluster), month(costs.Used.Cost.Request)
 	if costs.withUsage {

@@ -28,12 +28,13 @@ func (v *placementView) Placement(ctx context.Context, namespace, pod string) (c
 		return out, dashboard.NotServed("files have no scheduler", "")
 	}
 
-	o := &explainSchedulingOptions{kubernetes: *v.personal, scheduler: v.options.scheduler, port: defaultSchedulerPort}
-	if p, ok := dashboard.PersonOf(ctx); ok && o.kubernetes.fixed != nil {
-		o.kubernetes.fixed = withToken(*o.kubernetes.fixed, p.Token)
+	access := *v.personal
+	if p, ok := dashboard.PersonOf(ctx); ok && access.fixed != nil {
+		access.fixed = withToken(*access.fixed, p.Token)
 	}
 
-	found, err := o.fetchExplanations(ctx, namespace, pod)
+	scheduler := schedulerClient{access: &access, port: defaultSchedulerPort, address: v.scheduler}
+	found, err := scheduler.fetchExplanations(ctx, namespace, pod)
 	if err != nil {
 		return out, placementFailure(v.personal.serverName(), err)
 	}

@@ -18,7 +18,7 @@ import (
 // TestPlacement checks the attempts to place a pod, and the failure of a pod that the scheduler does not know.
 func TestPlacement(t *testing.T) {
 	v := newHistoryView(t, newFakeHistory(t))
-	v.options.scheduler = newFixtureScheduler(t)
+	v.scheduler = newFixtureScheduler(t)
 	out, err := v.Placement(t.Context(), "shop", "web")
 	if err != nil || len(out.Attempts) != 1 {
 		t.Fatalf("%v %+v", err, out)
@@ -32,7 +32,7 @@ func TestPlacement(t *testing.T) {
 		t.Errorf("an unknown pod: %v", err)
 	}
 
-	v.options.scheduler = "http://127.0.0.1:1"
+	v.scheduler = "http://127.0.0.1:1"
 	if _, err := v.Placement(t.Context(), "shop", "web"); dashboard.FailureOf(err).Body.Reason != contract.ReasonAPIServerUnavailable {
 		t.Errorf("no scheduler: %v", err)
 	}

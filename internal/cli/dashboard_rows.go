@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -27,19 +28,19 @@ import (
 type worklistView struct {
 	*viewAccess
 	objects *dashboard.Shared[contract.Worklist]
-	report  *dashboard.Shared[report]
+	report  *dashboard.Shared[sizeReport]
 
 	mu sync.Mutex
 	// computed is the worklist of computedFrom.
-	computedFrom *report
+	computedFrom *sizeReport
 	computed     *contract.Worklist
 }
 
 func newWorklistView(a *viewAccess, history *clusterHistory) *worklistView {
 	v := &worklistView{viewAccess: a}
 	v.objects = shared(a, v.readObjects, rowsTTL)
-	v.report = &dashboard.Shared[report]{
-		Read:     func(ctx context.Context) (*report, error) { return history.compute(ctx, contract.Target{}) },
+	v.report = &dashboard.Shared[sizeReport]{
+		Read:     func(ctx context.Context) (*sizeReport, error) { return history.compute(ctx, contract.Target{}) },
 		TTL:      reportTTL,
 		Timeout:  reportLimit,
 		Patience: firstWait,
@@ -56,7 +57,7 @@ func (v *worklistView) readObjects(ctx context.Context) (*contract.Worklist, err
 	}
 
 	c, err := v.access.objectClient()
-	if errors.Is(err, errNoKubeconfig) && v.options.prometheus.address != "" {
+	if errors.Is(err, errNoKubeconfig) && v.prometheus.address != "" {
 		return &contract.Worklist{}, nil
 	}
 	if err != nil {
@@ -135,7 +136,7 @@ func withStale(list *contract.Worklist, stale string) *contract.Worklist {
 }
 
 // rowsOf returns the worklist of a report.
-func (v *worklistView) rowsOf(r *report) *contract.Worklist {
+func (v *worklistView) rowsOf(r *sizeReport) *contract.Worklist {
 	rows := make([]contract.Row, 0, len(r.items))
 	for i := range r.items {
 		rows = append(rows, rowOf(v.name, r, &r.items[i]))
@@ -145,7 +146,7 @@ func (v *worklistView) rowsOf(r *report) *contract.Worklist {
 }
 
 // currencyOf returns the currency of a report; that of the price book if the report has no prices.
-func currencyOf(r *report, prices *cost.PriceBook) string {
+func currencyOf(r *sizeReport, prices *cost.PriceBook) string {
 	if r.prices == nil {
 		return prices.Currency
 	}
@@ -154,7 +155,7 @@ func currencyOf(r *report, prices *cost.PriceBook) string {
 }
 
 // originOf names the sources of a report.
-func originOf(r *report) contract.Origin {
+func originOf(r *sizeReport) contract.Origin {
 	out := contract.Origin{AsOf: r.now.Unix(), WindowSeconds: int64(r.window.Seconds()), Source: "computed by this dashboard from " + r.sources.history}
 	out.Notes = append(out.Notes, r.sources.lines()...)
 	if r.prices != nil {
@@ -164,7 +165,7 @@ func originOf(r *report) contract.Origin {
 	return out
 }
 
-func rowOf(cluster string, r *report, it *item) contract.Row {
+func rowOf(cluster string, r *sizeReport, it *item) contract.Row {
 	ref := it.workload.Ref
 	row := contract.Row{
 		Cluster:    cluster,
@@ -189,7 +190,7 @@ func rowOf(cluster string, r *report, it *item) contract.Row {
 	}
 
 	if it.plan.State == recommend.Ready {
-		row.Now, row.Recommended = r.podSizes(it)
+		row.Now, row.Recommended = podSizes(r, it)
 		row.Change = sizeChange(row.Now, row.Recommended)
 	}
 
@@ -207,22 +208,26 @@ func rowOf(cluster string, r *report, it *item) contract.Row {
 }
 
 // podSizes returns the requests of one pod, over the containers that have both numbers.
-func (r *report) podSizes(it *item) (now, after *contract.Size) {
+func podSizes(r *sizeReport, it *item) (now, after *contract.Size) {
 	now = &contract.Size{}
 	after = &contract.Size{}
-	for _, c := range it.plan.Containers {
-		for _, s := range r.resourceSizes(c) {
-			if s.status != rightsize.Ready || s.target <= 0 || s.current <= 0 && !r.fromFiles() {
-				continue
-			}
+	countable := func(kind metrics.UsageKind, sizing rightsize.Sizing, request, recommended int64) bool {
+		return slices.Contains(r.resources, kind) && sizing.Status == rightsize.Ready && recommended > 0 && (request > 0 || r.fromFiles())
+	}
 
-			if s.resource == metrics.CPU {
-				now.CPUMilli = addSize(now.CPUMilli, s.current*1000)
-				after.CPUMilli = addSize(after.CPUMilli, s.target*1000)
-			} else {
-				now.MemoryBytes = addSize(now.MemoryBytes, s.current)
-				after.MemoryBytes = addSize(after.MemoryBytes, s.target)
-			}
+	for _, c := range it.plan.Containers {
+		cpuNow := int64(ptr.Deref(c.Current.CPURequest, 0))
+		cpuAfter := int64(ptr.Deref(c.Target.CPURequest, 0))
+		if countable(metrics.CPU, c.CPU, cpuNow, cpuAfter) {
+			now.CPUMilli = addSize(now.CPUMilli, cpuNow)
+			after.CPUMilli = addSize(after.CPUMilli, cpuAfter)
+		}
+
+		memoryNow := int64(ptr.Deref(c.Current.MemoryRequest, 0))
+		memoryAfter := int64(ptr.Deref(c.Target.MemoryRequest, 0))
+		if countable(metrics.Memory, c.Memory, memoryNow, memoryAfter) {
+			now.MemoryBytes = addSize(now.MemoryBytes, memoryNow)
+			after.MemoryBytes = addSize(after.MemoryBytes, memoryAfter)
 		}
 	}
 
@@ -233,13 +238,10 @@ func (r *report) podSizes(it *item) (now, after *contract.Size) {
 	return now, after
 }
 
-func addSize(sum *int64, v float64) *int64 {
-	n := int64(v + 0.5)
-	if sum != nil {
-		n += *sum
-	}
-
-	return &n
+// addSize returns the sum of an amount and of one that may be unknown.
+func addSize(sum *int64, amount int64) *int64 {
+	total := ptr.Deref(sum, 0) + amount
+	return &total
 }
 
 // sizeChange writes a change in short, as status.change of a Recommendation does.

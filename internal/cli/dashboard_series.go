@@ -196,14 +196,14 @@ func (v *clusterHistory) readSeries(ctx context.Context, key seriesKey) (*queryS
 
 // fileSeries returns the series of a file.
 func (v *seriesView) fileSeries(target contract.Target, within dashboard.SeriesRange, out contract.WorkloadSeries) (contract.WorkloadSeries, error) {
-	files, _, err := csv.ReadDir(v.options.from)
+	files, _, err := csv.ReadDir(v.from)
 	if err != nil {
 		return out, historyFailure(err)
 	}
 
 	i := slices.IndexFunc(files, func(f csv.File) bool { return f.Name == target.Name })
 	if i < 0 {
-		return out, dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("%s has no file %s", v.options.from, target.Name), "")
+		return out, dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("%s has no file %s", v.from, target.Name), "")
 	}
 
 	s := files[i].Series
@@ -213,19 +213,19 @@ func (v *seriesView) fileSeries(target contract.Target, within dashboard.SeriesR
 	}
 
 	unit := string(rightsize.Cores)
-	if v.options.resource == string(metrics.Memory) {
+	if v.resource == string(metrics.Memory) {
 		unit = string(rightsize.BytesUnit)
 	}
 
 	one, thinned := dashboard.Thin(part, within.Points)
 	one.Kind = "usage"
 	one.Container = target.Name
-	one.Resource = v.options.resource
+	one.Resource = v.resource
 	one.Unit = unit
 
 	out.Series = append(out.Series, one)
 	out.Thinned = thinned
-	out.Source = v.options.from
+	out.Source = v.from
 	out.From = part.Start.Unix()
 	out.To = part.End().Unix()
 	out.StepSeconds = int64(s.Step.Seconds())

@@ -57,15 +57,10 @@ func newHistoryView(t *testing.T, history *fakeHistory) *clusterView {
 
 	t.Setenv("KUBECONFIG", t.TempDir()+"/absent")
 	t.Setenv("HOME", t.TempDir())
-	o := &dashboardOptions{prometheus: newPrometheusFlags(), policyName: "default"}
+	config := newFixtureConfig(t, "default")
+	config.prometheus.address = history.URL
 
-	o.prometheus.address = history.URL
-	backends, _, err := o.backends()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	return backends[0].(*clusterView)
+	return newClusterView(config)
 }
 
 // TestViewersShareSeries checks that ten persons who look at the same workload and time range cause the queries of one, and that another

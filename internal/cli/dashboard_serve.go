@@ -12,9 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
@@ -87,7 +85,13 @@ func (o *dashboardServeOptions) run(ctx context.Context, s Streams) error {
 		return err
 	}
 
-	view, reviews, err := o.view()
+	policies, prices, err := o.settings()
+	if err != nil {
+		return err
+	}
+
+	config := o.viewConfig(o.clusterName, &kubernetesFlags{kubeconfig: o.kubeconfig}, policies, prices)
+	view, reviews, err := newPersonalView(config)
 	if err != nil {
 		return err
 	}
@@ -122,40 +126,4 @@ func (o *dashboardServeOptions) run(ctx context.Context, s Streams) error {
 
 	group.Go(func() error { return server.Serve(ctx, listener) })
 	return group.Wait()
-}
-
-// view returns the view of the cluster: Crane's kinds with the rights of the server, the rest with those of the person who asks.
-func (o *dashboardServeOptions) view() (*clusterView, *dashboard.Reviews, error) {
-	policies, prices, err := o.settings()
-	if err != nil {
-		return nil, nil, err
-	}
-
-	own, err := (&kubernetesFlags{kubeconfig: o.kubeconfig}).config()
-	if err != nil {
-		return nil, nil, err
-	}
-
-	reviews, err := dashboard.NewReviews(own, clock.RealClock{})
-	if err != nil {
-		return nil, nil, err
-	}
-
-	connection, err := rest.HTTPClientFor(own)
-	if err != nil {
-		return nil, nil, fmt.Errorf("API server %s: %w", own.Host, err)
-	}
-
-	mapper, err := apiutil.NewDynamicRESTMapper(own, connection)
-	if err != nil {
-		return nil, nil, fmt.Errorf("API server %s: %w", own.Host, err)
-	}
-
-	personal := rest.AnonymousClientConfig(own)
-	personal.Wrap(dashboard.PersonalTransport)
-	o.cache.off = true // A pod keeps no files.
-	access := o.newAccess(o.clusterName, &kubernetesFlags{fixed: &fixedAccess{config: own, mapper: mapper}}, policies, prices)
-	access.personal = &kubernetesFlags{fixed: &fixedAccess{config: personal, mapper: mapper, personal: true}}
-
-	return newClusterView(access), reviews, nil
 }

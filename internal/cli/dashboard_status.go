@@ -49,7 +49,7 @@ func (v *statusView) describe(ctx context.Context) (*contract.Cluster, error) {
 	}
 
 	_, err := v.access.config()
-	if errors.Is(err, errNoKubeconfig) && v.options.prometheus.address != "" {
+	if errors.Is(err, errNoKubeconfig) && v.prometheus.address != "" {
 		out.Rights.ClusterTotals = true // Prometheus alone: workloads are those of kube-state-metrics.
 		return out, nil
 	}
@@ -126,7 +126,7 @@ func (v *statusView) Health(ctx context.Context) (contract.Health, error) {
 		return out, unavailable(v.personal.serverName(), err)
 	}
 
-	for _, c := range found.checks {
+	for _, c := range found {
 		out.Checks = append(out.Checks, contract.Check{
 			Name:   c.Name,
 			Status: string(c.Status),

@@ -13,9 +13,41 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/internal/recommendation/pricebook"
+	"crane.io/crane/pkg/rightsize"
 )
+
+// newFixtureConfig returns settings without a cluster and without a history.
+func newFixtureConfig(t testing.TB, name string) viewConfig {
+	t.Helper()
+
+	policy, err := rightsize.PolicyByName(rightsize.DefaultPolicy)
+	if err != nil {
+		t.Fatalf("PolicyByName(%q): %v", rightsize.DefaultPolicy, err)
+	}
+
+	prices, err := pricebook.Load("")
+	if err != nil {
+		t.Fatalf("loading the built-in prices: %v", err)
+	}
+
+	access := &kubernetesFlags{}
+	return viewConfig{
+		name:       name,
+		access:     access,
+		personal:   access,
+		policies:   rightsize.NewPolicySet(policy),
+		prices:     prices,
+		clock:      clock.RealClock{},
+		prometheus: newPrometheusFlags(),
+		cache:      cacheFlags{off: true},
+		resource:   "cpu",
+	}
+}
 
 // newFileView returns a view of a directory with one series of 14 days at one minute.
 func newFileView(t *testing.T) (*clusterView, contract.Target) {
@@ -34,13 +66,10 @@ func newFileView(t *testing.T) (*clusterView, contract.Target) {
 		t.Fatal(err)
 	}
 
-	o := &dashboardOptions{prometheus: newPrometheusFlags(), from: dir, resource: "cpu", policyName: "default"}
-	backends, mode, err := o.backends()
-	if err != nil || mode != contract.ModeFiles {
-		t.Fatal(mode, err)
-	}
+	config := newFixtureConfig(t, "files")
+	config.from = dir
 
-	return backends[0].(*clusterView), contract.Target{Cluster: "files", Kind: "Series", Name: "web"}
+	return newClusterView(config), contract.Target{Cluster: "files", Kind: "Series", Name: "web"}
 }
 
 // TestWhatIf checks that each setting changes the request as it should, on the history of the workload.
@@ -115,21 +144,6 @@ func TestPodPattern(t *testing.T) {
 		matches, err := regexp.MatchString("^(?:"+podPattern(c.kind, "web")+")$", c.pod)
 		if err != nil || matches != c.want {
 			t.Errorf("%s %s: %v %v", c.kind, c.pod, matches, err)
-		}
-	}
-}
-
-func TestDashboardFlags(t *testing.T) {
-	for _, args := range [][]string{
-		{"--listen", "0.0.0.0:80"},
-		{"--listen", "example.com:80"},
-		{"--listen", "80"},
-		{"--from", "x", "--context", "a"},
-		{"--resource", "disk"},
-		{"--context", "a", "--context", "b", "--prometheus", "http://x"},
-	} {
-		if _, _, err := execute(t, append([]string{"dashboard", "--open=false"}, args...)...); err == nil || !strings.Contains(err.Error(), args[0]) {
-			t.Errorf("%v: %v", args, err)
 		}
 	}
 }

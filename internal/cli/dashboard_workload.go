@@ -75,7 +75,7 @@ func (v *workloadView) Workload(ctx context.Context, target contract.Target) (co
 }
 
 // addHistory adds steps, replay and patch of the report of the workload.
-func (v *workloadView) addHistory(out *contract.WorkloadDetail, r *report) {
+func (v *workloadView) addHistory(out *contract.WorkloadDetail, r *sizeReport) {
 	it := &r.items[0]
 	n := int64(it.workload.Replicas)
 	out.Replicas = &n
@@ -96,9 +96,9 @@ func (v *workloadView) addHistory(out *contract.WorkloadDetail, r *report) {
 		out.Containers = append(out.Containers, containerDetail(r, it, i))
 	}
 
-	if patched, _ := (&report{items: []item{*it}, resources: r.resources}).patches(false); len(patched) == 1 && !patched[0].custom {
+	if patched, _ := reportPatches(&sizeReport{items: []item{*it}, resources: r.resources}, false); len(patched) == 1 && !patched[0].custom {
 		var text strings.Builder
-		if err := renderStrategicMerge(Streams{Out: &text, Err: &text}, &report{
+		if err := renderStrategicMerge(&text, &text, &sizeReport{
 			items:      []item{*it},
 			resources:  r.resources,
 			now:        r.now,
@@ -110,7 +110,7 @@ func (v *workloadView) addHistory(out *contract.WorkloadDetail, r *report) {
 	}
 }
 
-func containerDetail(r *report, it *item, i int) contract.ContainerDetail {
+func containerDetail(r *sizeReport, it *item, i int) contract.ContainerDetail {
 	rec := it.plan.Containers[i]
 	c, _ := it.workload.Container(rec.Container)
 	out := contract.ContainerDetail{Name: rec.Container, Role: string(c.Role)}
@@ -257,14 +257,14 @@ func replayOf(r rightsize.Replay, price float64) *contract.Replay {
 			Name:               o.Policy,
 			Request:            o.Request,
 			Slack:              float64(o.Slack),
-			MinutesAbovePerDay: float64(o.Violation) * minutesPerDay,
+			MinutesAbovePerDay: float64(o.Violation) * dayMinutes,
 			Overrun:            float64(o.Overrun),
 			OOMDays:            o.OOMDays,
 			ChangesPerDay:      o.Changes,
 		}
 
 		if o.Throttled != nil {
-			minutes := float64(*o.Throttled) * minutesPerDay
+			minutes := float64(*o.Throttled) * dayMinutes
 			one.ThrottledMinutesPerDay = &minutes
 		}
 
@@ -282,13 +282,16 @@ func replayOf(r rightsize.Replay, price float64) *contract.Replay {
 				Percentile:         float64(p.Quantile),
 				Request:            p.Request,
 				Slack:              float64(p.Slack),
-				MinutesAbovePerDay: float64(p.Violation) * minutesPerDay,
+				MinutesAbovePerDay: float64(p.Violation) * dayMinutes,
 			})
 		}
 	}
 
 	return out
 }
+
+// dayMinutes converts a share of time into minutes per day.
+const dayMinutes = 24 * 60
 
 // finite reports whether all values can be written as JSON.
 func finite(values ...float64) bool {
@@ -306,8 +309,7 @@ func (v *workloadView) addSources(ctx context.Context, out *contract.WorkloadDet
 		return // The page says where the other numbers are from.
 	}
 
-	explain := &explainWorkloadOptions{namespace: out.Target.Namespace}
-	target, err := explain.find(ctx, c, out.Target.Namespace+"/"+out.Target.Kind+"/"+out.Target.Name)
+	target, err := findWorkload(ctx, c, out.Target.Namespace, out.Target.Namespace+"/"+out.Target.Kind+"/"+out.Target.Name)
 	if err == nil {
 		var found sizeSources
 		found, err = readSizeSources(ctx, c, target)

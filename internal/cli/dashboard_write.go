@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -142,14 +141,14 @@ func setAdoptionLabel(ctx context.Context, c client.Client, rec *analysisv1alpha
 
 // previewAdoption adds the requests that craned would send next.
 func (v *actionView) previewAdoption(ctx context.Context, c client.Client, rec *analysisv1alpha1.Recommendation, one *contract.ItemResult) error {
-	o := &adoptOptions{namespace: rec.Namespace, cranedNamespace: v.options.cranedNamespace, adoption: targetsnapshot.NewOptions()}
 	var list analysisv1alpha1.RecommendationList
 	if err := c.List(ctx, &list, client.InNamespace(rec.Namespace)); err != nil {
 		return fmt.Errorf("failed to list recommendations: %w", err)
 	}
 
 	var notes bytes.Buffer
-	previews, err := o.preview(ctx, Streams{Out: io.Discard, Err: &notes}, pflag.NewFlagSet("adopt", pflag.ContinueOnError), c, []analysisv1alpha1.Recommendation{*rec}, list.Items)
+	reader := previewReader{client: c, cranedNamespace: v.cranedNamespace, adoption: targetsnapshot.NewOptions(), notes: &notes}
+	previews, err := reader.preview(ctx, []analysisv1alpha1.Recommendation{*rec}, list.Items)
 	if err != nil {
 		return err
 	}
@@ -159,20 +158,19 @@ func (v *actionView) previewAdoption(ctx context.Context, c client.Client, rec *
 	}
 
 	for _, p := range previews {
-		view := newAdoptPreview(p)
-		if view.Refused != "" {
-			return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, view.Refused, "")
+		if p.Refused != "" {
+			return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, p.Refused, "")
 		}
 
-		one.Message = view.Message
-		one.Remarks = append(one.Remarks, view.Remarks...)
-		for _, r := range view.Requests {
-			body, err := yaml.Marshal(r.Body)
+		one.Message = p.Plan.Summary
+		one.Remarks = append(one.Remarks, p.Plan.Remarks...)
+		for _, r := range p.Requests {
+			body, err := yaml.Marshal(r.Body.Object)
 			if err != nil {
 				return fmt.Errorf("failed to encode a request: %w", err)
 			}
 
-			one.Requests = append(one.Requests, contract.PlannedRequest{Object: r.Object, Patch: string(body)})
+			one.Requests = append(one.Requests, contract.PlannedRequest{Object: r.String(), Patch: string(body)})
 		}
 	}
 
@@ -219,8 +217,10 @@ func (v *actionView) Export(ctx context.Context, format string, items []contract
 	}
 
 	var out, notes bytes.Buffer
-	render := rendererFor(map[string]string{"kustomize": outputKustomize, "patch": outputStrategicMerge, "helm": outputHelmValues}[format])
-	if err := render(Streams{Out: &out, Err: &notes}, r); err != nil {
+	render := map[string]func(out, notes io.Writer, r *sizeReport) error{
+		"kustomize": renderKustomize, "patch": renderStrategicMerge, "helm": renderHelmValues,
+	}[format]
+	if err := render(&out, &notes, r); err != nil {
 		return nil, "", fmt.Errorf("failed to export: %w", err)
 	}
 
@@ -274,7 +274,7 @@ func rowsCSV(rows []contract.Row, currency string) ([]byte, error) {
 
 // reportOfRows returns a report of the rows' workloads with the recommended sizes of their Recommendations, or with those that the dashboard
 // computed.
-func (v *actionView) reportOfRows(ctx context.Context, rows []contract.Row) (*report, error) {
+func (v *actionView) reportOfRows(ctx context.Context, rows []contract.Row) (*sizeReport, error) {
 	if rows[0].Name == "" {
 		found, _, _, err := v.worklist.report.Get(ctx)
 		if err != nil {
@@ -301,7 +301,7 @@ func (v *actionView) reportOfRows(ctx context.Context, rows []contract.Row) (*re
 		return nil, err
 	}
 
-	out := (&recommendOptions{policies: v.policies, historyLength: v.policies.Window()}).newReport(v.clock.Now())
+	out := (&collector{policies: v.policies, historyLength: v.policies.Window()}).newReport(v.clock.Now())
 	for _, row := range rows {
 		rec := &analysisv1alpha1.Recommendation{}
 		if err := c.Get(ctx, client.ObjectKey{Namespace: row.Namespace, Name: row.Name}, rec); err != nil {

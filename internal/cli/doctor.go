@@ -31,25 +31,6 @@ Exit codes: 0 nothing is missing; 1 something is missing; 2 the flags are invali
 const doctorExample = `  crane doctor
   crane doctor --prometheus http://localhost:9090 -o json`
 
-// status is the status of a check.
-type status string
-
-const (
-	statusOK      status = "ok"
-	statusWarn    status = "warn"
-	statusMissing status = "missing"
-)
-
-// check is the result of one check.
-type check struct {
-	Name   string `json:"check"`
-	Status status `json:"status"`
-	// Detail describes the finding.
-	Detail string `json:"detail"`
-	// Advice is the recommended action, empty if none is needed.
-	Advice string `json:"advice,omitempty"`
-}
-
 // doctorOptions are the flags of `crane doctor`.
 type doctorOptions struct {
 	prometheus *prometheusFlags
@@ -81,8 +62,8 @@ func newDoctorCommand(s Streams) *cobra.Command {
 	}
 
 	fs := cmd.Flags()
-	o.prometheus.addFlags(fs)
-	o.kubernetes.addFlags(fs)
+	addPrometheusFlags(fs, o.prometheus)
+	addKubernetesFlags(fs, o.kubernetes)
 	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "namespaces in which permissions are checked (default: all); may be repeated")
 	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy whose history requirement is checked: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")

@@ -28,9 +28,6 @@ const (
 // doctorTimeout limits one request to the API server, shorter than for other commands so that a diagnosis is fast.
 const doctorTimeout = 15 * time.Second
 
-// cranedSelector is the label of craned's Deployment in config/craned.
-const cranedSelector = "app.kubernetes.io/name=craned"
-
 // checkCluster returns a client, or nil if no API server is reachable.
 func (d *diagnosis) checkCluster(ctx context.Context) kubernetes.Interface {
 	k := d.options.kubernetes
@@ -46,7 +43,7 @@ func (d *diagnosis) checkCluster(ctx context.Context) kubernetes.Interface {
 		return nil
 	}
 
-	d.add(checkKubeconfig, statusOK, k.contextName(), "")
+	d.add(checkKubeconfig, statusOK, contextName(k), "")
 	config.Timeout = doctorTimeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -91,7 +88,7 @@ func serverVersion(ctx context.Context, client kubernetes.Interface) (string, er
 }
 
 // contextName returns the name of the context and its kubeconfig file.
-func (k *kubernetesFlags) contextName() string {
+func contextName(k *kubernetesFlags) string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = k.kubeconfig
 	raw, err := rules.Load()
@@ -337,9 +334,3 @@ func (d *diagnosis) checkLeader(ctx context.Context, client kubernetes.Interface
 
 	d.add("craned", statusWarn, "the CRDs are installed and craned does not run: no rule is executed", "kubectl apply -k config")
 }
-
-// cranedLease is the leader lease of craned; maxLeaseAge is the maximum age of its renewal.
-const (
-	cranedLease = "craned"
-	maxLeaseAge = time.Minute
-)

@@ -213,16 +213,3 @@ func (d *diagnosis) checkClockSkew(report metrics.SourceReport) {
 
 	d.add(checkClock, statusOK, fmt.Sprintf("the server's clock differs from the local clock by %v", skew), "")
 }
-
-// shortDuration formats 1m0s as 1m.
-func shortDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-
-	return text
-}

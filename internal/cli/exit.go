@@ -10,6 +10,8 @@ import (
 	"io"
 	"os/signal"
 	"syscall"
+
+	"crane.io/crane/internal/component/usererror"
 )
 
 // The exit codes are documented in the package comment.
@@ -58,9 +60,22 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	}
 
 	fmt.Fprintln(errOut, "Error:", err)
+	return exitCode(err)
+}
+
+// exitCode returns the exit code of an error.
+func exitCode(err error) int {
 	var coded *exitError
 	if errors.As(err, &coded) {
 		return coded.code
+	}
+
+	switch usererror.KindOf(err) {
+	case usererror.InvalidInput:
+		return exitUsage
+	case usererror.NoResult:
+		return exitNoResult
+	case usererror.Other:
 	}
 
 	return exitFailure

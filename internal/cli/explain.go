@@ -40,49 +40,6 @@ func selectExplained(reference string, all []workload.Workload) ([]workload.Work
 	return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: none of %s matches%s", reference, series.FormatCount(len(all), "workload"), didYouMean(name, workloadNames(all)))}
 }
 
-// workloadNames returns the names of workloads, with their namespaces if they have some.
-func workloadNames(all []workload.Workload) []string {
-	names := make([]string, 0, len(all))
-	for _, w := range all {
-		names = append(names, w.Name)
-	}
-
-	return names
-}
-
-func refMatches(ref workload.Ref, reference string) bool {
-	parts := strings.Split(reference, "/")
-	if ref.Name != parts[len(parts)-1] {
-		return false
-	}
-
-	switch len(parts) {
-	case 1:
-		return true
-	case 2:
-		return ref.Namespace == parts[0] || kindMatches(parts[0], ref.Kind)
-	case 3:
-		return ref.Namespace == parts[0] && kindMatches(parts[1], ref.Kind)
-	}
-
-	return false
-}
-
-func listRefs(all []workload.Workload) string {
-	const maxListed = 10
-	names := make([]string, 0, maxListed+1)
-	for _, w := range all {
-		names = append(names, w.String())
-	}
-
-	slices.Sort(names)
-	if len(names) > maxListed {
-		names = append(names[:maxListed], fmt.Sprintf("and %d more", len(names)-maxListed))
-	}
-
-	return strings.Join(names, ", ")
-}
-
 // selectWorkloads returns the workloads whose history is read.
 func (o *recommendOptions) selectWorkloads(all []workload.Workload) ([]workload.Workload, error) {
 	all = o.view.filterWorkloads(all)

@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -58,7 +57,7 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 			}
 
 			progress := newProgress(s.Err, "asking the schedulers", nil)
-			found, err := o.fetchExplanations(cmd.Context(), namespace, name)
+			found, err := schedulerClient{access: &o.kubernetes, port: o.port, address: o.scheduler}.fetchExplanations(cmd.Context(), namespace, name)
 			progress.stop()
 
 			if err != nil {
@@ -70,7 +69,7 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 	}
 
 	fs := cmd.Flags()
-	o.kubernetes.addFlags(fs)
+	addKubernetesFlags(fs, &o.kubernetes)
 	fs.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the pod, unless POD is NAMESPACE/NAME")
 	fs.StringVar(&o.scheduler, "scheduler", "", "address of the scheduler's explainAddress, such as http://127.0.0.1:10260 (default: by port forwarding)")
 	fs.IntVar(&o.port, "scheduler-port", defaultSchedulerPort, "port of the scheduler's explainAddress, for port forwarding")
@@ -179,13 +178,4 @@ func (o *explainSchedulingOptions) describe(out *strings.Builder, e *nodeload.Ex
 	}
 
 	out.WriteString("\n")
-}
-
-// basisText returns the source of an estimate.
-func basisText(basis string) string {
-	texts := map[string]string{
-		"history": "workload's Recommendation", "request": "requests", "limit": "limits", "nothing": "lack of requests",
-	}
-
-	return cmp.Or(texts[basis], basis)
 }

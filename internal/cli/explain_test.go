@@ -64,10 +64,10 @@ func explainFixtureReport(t *testing.T) *report {
 		it.usage = append(it.usage, summariseUsage(c.Profile, now.AddDate(0, 0, -14), now))
 	}
 
-	r := &report{
+	r := &report{sizeReport: &sizeReport{
 		policyName: policy.Name, window: 14 * 24 * time.Hour, now: now, resources: []metrics.UsageKind{metrics.CPU, metrics.Memory},
 		defaultPolicy: policy, items: []item{it},
-	}
+	}}
 	setDefaultPrices(t, r)
 
 	return r

@@ -124,7 +124,7 @@ func fixtureReport() *report {
 	young.Name = "a-workload-with-a-rather-long-name"
 	learning := rightsize.Sizing{Status: rightsize.Learning, Message: "learning, 3 of 7 days", Days: 3}
 
-	return &report{
+	return &report{sizeReport: &sizeReport{
 		policyName: "default", window: 14 * 24 * time.Hour, now: time.Unix(1_700_000_000, 0),
 		resources: []metrics.UsageKind{metrics.CPU, metrics.Memory},
 		items: []item{
@@ -150,7 +150,7 @@ func fixtureReport() *report {
 				}},
 			},
 		},
-	}
+	}}
 }
 
 func TestRenderers(t *testing.T) {
@@ -170,7 +170,7 @@ func TestRenderers(t *testing.T) {
 }
 
 func TestEmptyReport(t *testing.T) {
-	empty := &report{policyName: "default", resources: []metrics.UsageKind{metrics.CPU, metrics.Memory}}
+	empty := &report{sizeReport: &sizeReport{policyName: "default", resources: []metrics.UsageKind{metrics.CPU, metrics.Memory}}}
 	var b bytes.Buffer
 	if err := renderJSON(&b, empty); err != nil {
 		t.Fatal(err)

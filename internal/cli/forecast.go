@@ -80,7 +80,7 @@ func newForecastCommand(s Streams) *cobra.Command {
 	}
 
 	flags := cmd.Flags()
-	o.prometheus.addFlags(flags)
+	addPrometheusFlags(flags, o.prometheus)
 	flags.StringVar(&o.query, "query", "", "PromQL query of the series, instead of files; requires --prometheus")
 	flags.StringVar(&o.step, "step", "1m", "step of the samples of --query")
 	flags.StringVar(&o.algorithm, "algorithm", registry.Auto, "forecaster: "+strings.Join(registry.Names(), ", "))

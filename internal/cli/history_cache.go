@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"crane.io/crane/internal/metrics/profile"
 )
 
@@ -18,11 +16,6 @@ import (
 type cacheFlags struct {
 	dir string
 	off bool
-}
-
-func (c *cacheFlags) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.dir, "cache-dir", "", "directory of the cache of finished days of history (default: crane in the user's cache directory)")
-	fs.BoolVar(&c.off, "no-cache", false, "read the whole history from the source and do not cache it")
 }
 
 // open returns the cache, or nil if caching is disabled or no cache directory is available.

@@ -34,7 +34,7 @@ type kubectlCraneFlags struct {
 }
 
 func (f *kubectlCraneFlags) addFlags(fs *pflag.FlagSet, namespaces string) {
-	f.kubernetes.addFlags(fs)
+	addKubernetesFlags(fs, &f.kubernetes)
 	fs.StringVarP(&f.namespace, "namespace", "n", "", namespaces)
 	fs.StringVar(&f.name, "name", "", "name of the object")
 }

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,11 +53,6 @@ type fixedAccess struct {
 	// personal is set if each request has the token of the person who caused it. What that person may not read is then not read from
 	// elsewhere either.
 	personal bool
-}
-
-func (k *kubernetesFlags) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&k.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's service account)")
-	fs.StringVar(&k.context, "context", "", "context of the kubeconfig")
 }
 
 // explicit reports whether the user selected a cluster, so that failing to reach it is an error.
@@ -211,16 +204,6 @@ func (k *kubernetesFlags) listConstraints(ctx context.Context, namespaces []stri
 // listCluster lists the nodes, and the pods of the namespaces.
 func (k *kubernetesFlags) listCluster(ctx context.Context, namespaces []string) (workload.Cluster, error) {
 	return listFrom(k, func(l *workload.Lister) (workload.Cluster, error) { return l.Cluster(ctx, namespaces) })
-}
-
-// missingNamespace returns an error if a namespace does not exist; nil if it exists or cannot be read.
-func (k *kubernetesFlags) missingNamespace(ctx context.Context, name string) error {
-	lister, _, err := k.lister()
-	if err != nil {
-		return nil //nolint:nilerr // whether it exists is unknown
-	}
-
-	return missingNamespace(ctx, lister.Sources(corev1.SchemeGroupVersion.WithKind("Namespace")).Reader, name)
 }
 
 // serverName returns the name of the API server for messages.

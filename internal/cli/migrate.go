@@ -50,7 +50,7 @@ type clusterAccess struct {
 }
 
 // untypedClient returns a client of all kinds, and the version of the API server.
-func (k *kubernetesFlags) untypedClient() (clusterAccess, error) {
+func untypedClient(k *kubernetesFlags) (clusterAccess, error) {
 	config, err := k.config()
 	if err != nil {
 		return clusterAccess{}, err
@@ -95,7 +95,7 @@ func newMigrateCheckCommand(s Streams) *cobra.Command {
 		},
 	}
 
-	access.addFlags(cmd.Flags())
+	addKubernetesFlags(cmd.Flags(), &access)
 	addNamespaces(cmd.Flags(), &namespaces)
 	cmd.Flags().StringVarP(&output, "output", "o", outputTable, "output format: table, json or html")
 
@@ -103,7 +103,7 @@ func newMigrateCheckCommand(s Streams) *cobra.Command {
 }
 
 func runMigrateCheck(ctx context.Context, s Streams, access *kubernetesFlags, namespaces []string, output string) error {
-	cluster, err := access.untypedClient()
+	cluster, err := untypedClient(access)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ without tokens of ServiceAccounts.`,
 				return usageError(err)
 			}
 
-			cluster, err := access.untypedClient()
+			cluster, err := untypedClient(&access)
 			if err != nil {
 				return err
 			}
@@ -191,7 +191,7 @@ without tokens of ServiceAccounts.`,
 		},
 	}
 
-	access.addFlags(cmd.Flags())
+	addKubernetesFlags(cmd.Flags(), &access)
 	addNamespaces(cmd.Flags(), &namespaces)
 	cmd.Flags().StringVar(&choices.EVPA, "evpa", migrate.EVPAOff, "EffectiveVerticalPodAutoscalers that gocrane ignored and Crane acts on, in the files for another cluster: off or act")
 	cmd.Flags().StringVar(&choices.ImageRegistry, "image-registry", "", "registry and path before the names of the images, in the values of the chart")

@@ -37,7 +37,7 @@ type migrateOptions struct {
 }
 
 func (o *migrateOptions) addFlags(fs *pflag.FlagSet) {
-	o.kubernetes.addFlags(fs)
+	addKubernetesFlags(fs, &o.kubernetes)
 	fs.StringVar(&o.stateFile, "state-file", "", "file with the backup and the key of the journal, readable for its owner alone (default: crane/migrations/UID.json in the user's configuration directory, with the UID of namespace kube-system)")
 	fs.DurationVar(&o.timeout, "timeout", defaultMigrateTimeout, "longest wait for the pods of one workload")
 }
@@ -58,7 +58,7 @@ func (o *migrateOptions) addChoices(fs *pflag.FlagSet) {
 
 // migration returns the migration and the manifests of a file; nil for the built-in ones.
 func (o *migrateOptions) migration(s Streams) (*migrate.Migration, []*migrate.Object, error) {
-	cluster, err := o.kubernetes.untypedClient()
+	cluster, err := untypedClient(&o.kubernetes)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -71,7 +71,7 @@ func newReportCommand(s Streams) *cobra.Command {
 	}
 
 	fs := cmd.Flags()
-	o.kubernetes.addFlags(fs)
+	addKubernetesFlags(fs, &o.kubernetes)
 	fs.StringVar(&o.cranedNamespace, "craned-namespace", "crane-system", "namespace of craned and of its record of savings")
 	fs.StringVar(&o.month, "month", "", "month of the report, for example 2026-11 (default: the current month in UTC)")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table, markdown, html, csv or json")

@@ -36,11 +36,15 @@ func rendererFor(output string) renderer {
 		return func(s Streams, r *report) error { return render(s.Out, r) }
 	}
 
+	manifest := func(render func(out, notes io.Writer, r *sizeReport) error) renderer {
+		return func(s Streams, r *report) error { return render(s.Out, s.Err, r.sizeReport) }
+	}
+
 	return map[string]renderer{
 		outputTable: plain(renderTable), outputJSON: plain(renderJSON), outputYAML: plain(renderYAML),
 		outputCSV: plain(renderCSV), outputMarkdown: plain(renderMarkdown), outputHTML: plain(renderHTML),
-		outputKustomize: renderKustomize, outputStrategicMerge: renderStrategicMerge, outputJSONPatch: renderJSONPatch,
-		outputHelmValues: renderHelmValues,
+		outputKustomize: manifest(renderKustomize), outputStrategicMerge: manifest(renderStrategicMerge), outputJSONPatch: manifest(renderJSONPatch),
+		outputHelmValues: manifest(renderHelmValues),
 	}[output]
 }
 

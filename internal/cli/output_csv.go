@@ -122,12 +122,3 @@ func formatNumber(v float64) string {
 
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
-
-// escapeFormula prefixes text that a spreadsheet would evaluate as a formula, because names are untrusted input.
-func escapeFormula(s string) string {
-	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return "'" + s
-	}
-
-	return s
-}

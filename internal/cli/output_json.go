@@ -218,7 +218,7 @@ func indented(prefix string, value any) ([]byte, error) {
 func (r *report) json() jsonReport {
 	t := r.totals()
 	out := jsonReport{
-		Sources:   r.sources.json(),
+		Sources:   newJSONSources(r.sources),
 		Schema:    jsonSchema,
 		Time:      r.now.UTC(),
 		Policy:    r.policyName,
@@ -333,4 +333,30 @@ func amounts[T series.MilliCPU | series.Bytes](request, limit *T, format func(T)
 	}
 
 	return jsonAmounts{Request: one(request), Limit: one(limit)}
+}
+
+// jsonSources names the data sources.
+type jsonSources struct {
+	// History is the address of Prometheus or the directory of files; the others are an API server,
+	// kube-state-metrics or "nowhere", and absent if not needed.
+	History     string `json:"history,omitempty"`
+	Workloads   string `json:"workloads,omitempty"`
+	Nodes       string `json:"nodes,omitempty"`
+	Autoscalers string `json:"autoscalers,omitempty"`
+	// Missing lists missing metrics with their impact.
+	Missing []string `json:"missing,omitempty"`
+}
+
+func newJSONSources(s sources) *jsonSources {
+	if s.history == "" && s.workloads == "" {
+		return nil
+	}
+
+	return &jsonSources{
+		History:     s.history,
+		Workloads:   s.workloads,
+		Nodes:       s.nodes,
+		Autoscalers: s.autoscalers,
+		Missing:     s.missing,
+	}
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-
-	"crane.io/crane/pkg/series"
 )
 
 // renderMarkdown writes the table in GitHub Flavored Markdown, for example for a pull request.
@@ -63,12 +61,6 @@ func renderMarkdown(w io.Writer, r *report) error {
 	}
 
 	return nil
-}
-
-// subtitle returns the number of workloads, the policy and the time of the report.
-func (r *report) subtitle() string {
-	return fmt.Sprintf("%s, policy %s over %s, computed at %s.", series.FormatCount(len(r.items), "workload"), r.policyName,
-		series.FormatDuration(r.window), r.now.UTC().Format("2006-01-02 15:04 MST"))
 }
 
 // markdownText escapes Markdown and HTML markup.

@@ -74,7 +74,7 @@ func TestYAMLMatchesJSON(t *testing.T) {
 	if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
 		t.Error(diff)
 	}
-	if out := render(t, outputYAML, &report{}); !strings.HasSuffix(out, "\nworkloads: []\n") {
+	if out := render(t, outputYAML, &report{sizeReport: &sizeReport{}}); !strings.HasSuffix(out, "\nworkloads: []\n") {
 		t.Errorf("without workloads:\n%s", out)
 	}
 }
@@ -149,7 +149,7 @@ func TestHTMLNavigation(t *testing.T) {
 	}
 
 	r := pricedFixtureReport(t)
-	view.apply(r)
+	r = view.apply(r.sizeReport)
 
 	for i := 1; i < len(r.items); i++ {
 		if a, b := r.items[i-1].saving.Hourly.Total().PerHour(), r.items[i].saving.Hourly.Total().PerHour(); a < b {
@@ -187,7 +187,7 @@ func TestCSVIsRectangular(t *testing.T) {
 
 	grouped.groupBy = byWorkload
 	for name, r := range map[string]*report{
-		"priced": pricedFixtureReport(t), "without prices": fixtureReport(), "files": files, "groups": grouped, "markup": markupFixtureReport(), "empty": {},
+		"priced": pricedFixtureReport(t), "without prices": fixtureReport(), "files": files, "groups": grouped, "markup": markupFixtureReport(), "empty": {sizeReport: &sizeReport{}},
 	} {
 		lines, err := csv.NewReader(strings.NewReader(render(t, outputCSV, r))).ReadAll()
 		if err != nil {

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -57,9 +58,9 @@ type amount struct {
 	kind, resource, quantity string
 }
 
-// patches returns the changes of the report, and the reasons for workloads that cannot be patched. Helm values do not
+// reportPatches returns the changes of the report, and the reasons for workloads that cannot be patched. Helm values do not
 // require the path of the pod template.
-func (r *report) patches(helmValues bool) (patches []patch, skipped []string) {
+func reportPatches(r *sizeReport, helmValues bool) (patches []patch, skipped []string) {
 	for _, it := range r.items {
 		p := patch{item: it}
 		for _, c := range it.plan.Containers {
@@ -74,7 +75,7 @@ func (r *report) patches(helmValues bool) (patches []patch, skipped []string) {
 
 		path, reason := patchPath(it.workload.Ref)
 		if p.custom = isCustom(it.workload.Ref); p.custom {
-			path, reason = it.template.podSpecPath(it.workload.Ref)
+			path, reason = podSpecPath(it.template, it.workload.Ref)
 		}
 		if helmValues && p.custom {
 			reason = ""
@@ -228,13 +229,13 @@ func (p patch) removesLimit() bool {
 }
 
 // writePatches prints the skipped workloads and calls write with the patches.
-func writePatches(s Streams, r *report, helmValues bool, write func([]patch) error) error {
-	patches, skipped := r.patches(helmValues)
+func writePatches(notes io.Writer, r *sizeReport, helmValues bool, write func([]patch) error) error {
+	patches, skipped := reportPatches(r, helmValues)
 	if len(skipped) > 0 {
-		fmt.Fprintln(s.Err, strings.Join(skipped, "\n"))
+		fmt.Fprintln(notes, strings.Join(skipped, "\n"))
 	}
 	if len(patches) == 0 {
-		fmt.Fprintln(s.Err, "Nothing to patch.")
+		fmt.Fprintln(notes, "Nothing to patch.")
 	}
 
 	return write(patches)

@@ -17,7 +17,7 @@ import (
 )
 
 // patchHeader returns the comment on the first line.
-func (r *report) patchHeader() string {
+func patchHeader(r *sizeReport) string {
 	return "# Recommended by crane: " + r.subtitle() + "\n"
 }
 
@@ -48,8 +48,8 @@ func newPatchTarget(ref workload.Ref) patchTarget {
 }
 
 // renderKustomize writes a component for a kustomization; patches without a matching object have no effect.
-func renderKustomize(s Streams, r *report) error {
-	return writePatches(s, r, false, func(patches []patch) error {
+func renderKustomize(out, notes io.Writer, r *sizeReport) error {
+	return writePatches(notes, r, false, func(patches []patch) error {
 		component := struct {
 			APIVersion string           `json:"apiVersion"`
 			Kind       string           `json:"kind"`
@@ -61,7 +61,7 @@ func renderKustomize(s Streams, r *report) error {
 			if p.custom {
 				operations := p.operations()
 				if operations == nil {
-					fmt.Fprintln(s.Err, p.orderUnknownMessage())
+					fmt.Fprintln(notes, p.orderUnknownMessage())
 					continue
 				}
 
@@ -78,26 +78,26 @@ func renderKustomize(s Streams, r *report) error {
 			component.Patches = append(component.Patches, kustomizePatch{target, string(text)})
 		}
 
-		return writeYAML(s.Out, r.patchHeader(), component)
+		return writeYAML(out, patchHeader(r), component)
 	})
 }
 
 // renderStrategicMerge writes one document per workload.
-func renderStrategicMerge(s Streams, r *report) error {
-	return writePatches(s, r, false, func(patches []patch) error {
-		head := r.patchHeader()
+func renderStrategicMerge(out, notes io.Writer, r *sizeReport) error {
+	return writePatches(notes, r, false, func(patches []patch) error {
+		head := patchHeader(r)
 		for _, p := range patches {
 			if p.custom {
-				fmt.Fprintf(s.Err, "%s is skipped: a strategic merge replaces the whole list of containers of a custom kind; use --output %s or %s\n",
+				fmt.Fprintf(notes, "%s is skipped: a strategic merge replaces the whole list of containers of a custom kind; use --output %s or %s\n",
 					p.item.workload.Ref, outputJSONPatch, outputKustomize)
 				continue
 			}
 
 			if p.removesLimit() {
-				fmt.Fprintf(s.Err, "%s: a limit is removed, which kubectl patch and kustomize support and kubectl apply --server-side rejects\n", p.item.workload.Ref)
+				fmt.Fprintf(notes, "%s: a limit is removed, which kubectl patch and kustomize support and kubectl apply --server-side rejects\n", p.item.workload.Ref)
 			}
 
-			if err := writeYAML(s.Out, head, p.strategicMerge()); err != nil {
+			if err := writeYAML(out, head, p.strategicMerge()); err != nil {
 				return err
 			}
 
@@ -122,20 +122,20 @@ type jsonOperation struct {
 }
 
 // renderJSONPatch writes a list of targets with their operations.
-func renderJSONPatch(s Streams, r *report) error {
-	return writePatches(s, r, false, func(patches []patch) error {
-		out := make([]jsonPatch, 0, len(patches))
+func renderJSONPatch(out, notes io.Writer, r *sizeReport) error {
+	return writePatches(notes, r, false, func(patches []patch) error {
+		all := make([]jsonPatch, 0, len(patches))
 		for _, p := range patches {
 			operations := p.operations()
 			if operations == nil {
-				fmt.Fprintln(s.Err, p.orderUnknownMessage())
+				fmt.Fprintln(notes, p.orderUnknownMessage())
 				continue
 			}
 
-			out = append(out, jsonPatch{newPatchTarget(p.item.workload.Ref), operations})
+			all = append(all, jsonPatch{newPatchTarget(p.item.workload.Ref), operations})
 		}
 
-		return encodeJSON(s.Out, out)
+		return encodeJSON(out, all)
 	})
 }
 
@@ -197,8 +197,8 @@ func (c containerPatch) operations(at string) []jsonOperation {
 
 // renderHelmValues writes all recommended amounts of each changed container by namespace, kind, workload and
 // container.
-func renderHelmValues(s Streams, r *report) error {
-	return writePatches(s, r, true, func(patches []patch) error {
+func renderHelmValues(out, notes io.Writer, r *sizeReport) error {
+	return writePatches(notes, r, true, func(patches []patch) error {
 		values := map[string]map[string]map[string]map[string]any{}
 		for _, p := range patches {
 			ref := p.item.workload.Ref
@@ -216,7 +216,7 @@ func renderHelmValues(s Streams, r *report) error {
 			values[ref.Namespace][ref.Kind][ref.Name] = containers
 		}
 
-		return writeYAML(s.Out, r.patchHeader(), map[string]any{"crane": values})
+		return writeYAML(out, patchHeader(r), map[string]any{"crane": values})
 	})
 }
 

@@ -6,6 +6,10 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -64,7 +68,7 @@ func fixtureDeployment() *appsv1.Deployment {
 
 // patchFixtureReport recommends 250m and 256Mi for all containers, a limit of 512Mi for the limited one and nothing
 // for the young one.
-func patchFixtureReport(t *testing.T) *report {
+func patchFixtureReport(t *testing.T) *sizeReport {
 	t.Helper()
 
 	w, err := workload.FromObject(fixtureDeployment(), schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
@@ -92,7 +96,7 @@ func patchFixtureReport(t *testing.T) *report {
 		it.plan.Containers, it.usage = append(it.plan.Containers, rec), append(it.usage, containerUsage{})
 	}
 
-	return &report{policyName: "default", resources: []metrics.UsageKind{metrics.CPU, metrics.Memory}, items: []item{it}}
+	return &sizeReport{policyName: "default", resources: []metrics.UsageKind{metrics.CPU, metrics.Memory}, items: []item{it}}
 }
 
 // patchedDeployment returns fixtureDeployment after the patch.
@@ -137,7 +141,7 @@ func checkPatched(t *testing.T, patched []byte) {
 	}
 }
 
-func jsonPatchOf(t *testing.T, r *report) []byte {
+func jsonPatchOf(t *testing.T, r *sizeReport) []byte {
 	t.Helper()
 
 	var list []struct {
@@ -145,7 +149,7 @@ func jsonPatchOf(t *testing.T, r *report) []byte {
 		Patch  json.RawMessage
 	}
 
-	if err := json.Unmarshal([]byte(render(t, outputJSONPatch, r)), &list); err != nil {
+	if err := json.Unmarshal([]byte(renderPatches(t, outputJSONPatch, r)), &list); err != nil {
 		t.Fatal(err)
 	}
 
@@ -181,7 +185,7 @@ func TestJSONPatchRequiresContainerOrder(t *testing.T) {
 	r := patchFixtureReport(t)
 	r.items[0].workload.UID = ""
 	var out, errOut bytes.Buffer
-	if err := renderJSONPatch(Streams{Out: &out, Err: &errOut}, r); err != nil {
+	if err := renderJSONPatch(&out, &errOut, r); err != nil {
 		t.Fatal(err)
 	}
 
@@ -191,8 +195,8 @@ func TestJSONPatchRequiresContainerOrder(t *testing.T) {
 }
 
 func TestStrategicMerge(t *testing.T) {
-	out := render(t, outputStrategicMerge, patchFixtureReport(t))
-	golden(t, "patch.strategic-merge", []byte(out))
+	out := renderPatches(t, outputStrategicMerge, patchFixtureReport(t))
+	checkGolden(t, "patch.strategic-merge", []byte(out))
 
 	p, err := yaml.YAMLToJSON([]byte(out))
 	if err != nil {
@@ -209,7 +213,7 @@ func TestStrategicMerge(t *testing.T) {
 
 func TestPatchFormats(t *testing.T) {
 	for _, output := range []string{outputKustomize, outputJSONPatch, outputHelmValues} {
-		golden(t, "patch."+output, []byte(render(t, output, patchFixtureReport(t))))
+		checkGolden(t, "patch."+output, []byte(renderPatches(t, output, patchFixtureReport(t))))
 	}
 }
 
@@ -225,7 +229,7 @@ func TestSkippedPatches(t *testing.T) {
 		r := patchFixtureReport(t)
 		r.items[0].workload.APIVersion, r.items[0].workload.Kind = c.apiVersion, c.kind
 
-		patches, skipped := r.patches(false)
+		patches, skipped := reportPatches(r, false)
 		if len(patches) != 0 || len(skipped) != 1 || !strings.Contains(skipped[0], c.want) {
 			t.Errorf("%s: %v, %v", c.kind, patches, skipped)
 		}
@@ -233,7 +237,7 @@ func TestSkippedPatches(t *testing.T) {
 
 	r := patchFixtureReport(t)
 	r.items[0].workload.APIVersion, r.items[0].workload.Kind = "batch/v1", "CronJob"
-	if out := render(t, outputStrategicMerge, r); !strings.Contains(out, "jobTemplate:\n    spec:\n      template:") {
+	if out := renderPatches(t, outputStrategicMerge, r); !strings.Contains(out, "jobTemplate:\n    spec:\n      template:") {
 		t.Error(out)
 	}
 }
@@ -248,7 +252,7 @@ func TestNothingToPatch(t *testing.T) {
 		}
 
 		var out, errOut bytes.Buffer
-		if err := rendererFor(output)(Streams{Out: &out, Err: &errOut}, r); err != nil || strings.Contains(out.String(), "web") {
+		if err := rendererOf(output)(&out, &errOut, r); err != nil || strings.Contains(out.String(), "web") {
 			t.Errorf("%s: %v\n%s", output, err, out.String())
 		}
 
@@ -256,5 +260,50 @@ func TestNothingToPatch(t *testing.T) {
 		if err := yaml.Unmarshal(out.Bytes(), &v); err != nil || !strings.Contains(errOut.String(), "Nothing to patch") {
 			t.Errorf("%s: %v, %s", output, err, errOut.String())
 		}
+	}
+}
+
+// rendererOf returns the renderer of a format.
+func rendererOf(format string) func(out, notes io.Writer, r *sizeReport) error {
+	return map[string]func(out, notes io.Writer, r *sizeReport) error{
+		outputKustomize:      renderKustomize,
+		outputStrategicMerge: renderStrategicMerge,
+		outputJSONPatch:      renderJSONPatch,
+		outputHelmValues:     renderHelmValues,
+	}[format]
+}
+
+// renderPatches returns the patches of a report in a format.
+func renderPatches(t *testing.T, format string, r *sizeReport) string {
+	t.Helper()
+
+	var out, notes bytes.Buffer
+	if err := rendererOf(format)(&out, &notes, r); err != nil {
+		t.Fatalf("rendering %s: %v", format, err)
+	}
+
+	return out.String()
+}
+
+var updatePatches = flag.Bool("update-patches", false, "rewrite the golden files")
+
+// checkGolden compares got with a file of testdata.
+func checkGolden(t *testing.T, name string, got []byte) {
+	t.Helper()
+
+	path := filepath.Join("testdata", name)
+	if *updatePatches {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }

@@ -48,7 +48,7 @@ func newPauseCommand(s Streams, paused bool) *cobra.Command {
 	}
 
 	fs := cmd.Flags()
-	access.addFlags(fs)
+	addKubernetesFlags(fs, &access)
 	fs.StringVar(&namespace, "craned-namespace", "crane-system", "namespace of craned")
 
 	if paused {

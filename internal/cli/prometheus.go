@@ -9,8 +9,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/pflag"
-
+	"crane.io/crane/internal/component/usererror"
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
@@ -47,23 +46,6 @@ type prometheusFlags struct {
 func newPrometheusFlags() *prometheusFlags {
 	defaults := prometheus.DefaultConfig()
 	return &prometheusFlags{concurrency: defaults.Concurrency, timeout: defaults.Timeout}
-}
-
-func (p *prometheusFlags) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&p.address, "prometheus", "", "URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics ($"+envAddress+"; default: discovered in the cluster)")
-	fs.StringVar(&p.service, "prometheus-service", "", "service NAMESPACE/NAME[:PORT][/PATH] to reach through the API server (default: discovered by labels)")
-	fs.StringVar(&p.username, "prometheus-username", "", "user for basic authentication ($"+envUsername+")")
-	fs.StringVar(&p.passwordFile, "prometheus-password-file", "", "file with the password for basic authentication (default: $"+envPassword+")")
-	fs.StringVar(&p.tokenFile, "prometheus-token-file", "", "file with the bearer token (default: $"+envToken+")")
-	fs.StringVar(&p.caFile, "prometheus-ca-file", "", "PEM file with additional certificate authorities")
-
-	fs.StringVar(&p.certFile, "prometheus-cert-file", "", "PEM file with a client certificate")
-	fs.StringVar(&p.keyFile, "prometheus-key-file", "", "PEM file with the key of the client certificate")
-	fs.BoolVar(&p.insecure, "prometheus-insecure-skip-verify", false, "do not verify the certificate of Prometheus")
-	fs.StringArrayVar(&p.headers, "prometheus-header", nil, "header of each request as 'Name: value'; may be repeated")
-	fs.StringVar(&p.labels, "prometheus-labels", "", "label matchers of each query, for example cluster=eu,tier=~a|b")
-	fs.IntVar(&p.concurrency, "prometheus-concurrency", p.concurrency, "maximum number of concurrent queries")
-	fs.DurationVar(&p.timeout, "prometheus-timeout", p.timeout, "timeout of one query")
 }
 
 // complete reads unset flags from the environment. If a flag selects an authentication method, the other methods in
@@ -134,7 +116,7 @@ func (p *prometheusFlags) open() (*prometheus.Source, error) {
 	for _, h := range p.headers {
 		name, value, err := prometheus.ParseHeader(h)
 		if err != nil {
-			return nil, usageError(fmt.Errorf("--prometheus-header: %w", err))
+			return nil, usererror.Invalid(fmt.Errorf("--prometheus-header: %w", err))
 		}
 
 		if cfg.Headers == nil {
@@ -145,13 +127,13 @@ func (p *prometheusFlags) open() (*prometheus.Source, error) {
 
 	matchers, err := prometheus.ParseMatchers(p.labels)
 	if err != nil {
-		return nil, usageError(fmt.Errorf("--prometheus-labels: %w", err))
+		return nil, usererror.Invalid(fmt.Errorf("--prometheus-labels: %w", err))
 	}
 
 	cfg.Matchers = matchers
 	source, err := prometheus.New(cfg)
 	if err != nil {
-		return nil, usageError(err)
+		return nil, usererror.Invalid(err)
 	}
 
 	return source, nil

@@ -60,8 +60,6 @@ type recommendOptions struct {
 	explain   string
 	failOn    []string
 
-	// keepInputs keeps the inputs of the decisions in the report, for the dashboard.
-	keepInputs bool
 	// failRules are parsed from failOn.
 	failRules []failRule
 
@@ -96,9 +94,9 @@ func newRecommendCommand(s Streams) *cobra.Command {
 
 	addRecommendVerbs(cmd, s)
 	fs := cmd.Flags()
-	o.prometheus.addFlags(fs)
-	o.kubernetes.addFlags(fs)
-	o.cache.addFlags(fs)
+	addPrometheusFlags(fs, o.prometheus)
+	addKubernetesFlags(fs, o.kubernetes)
+	addCacheFlags(fs, &o.cache)
 	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "namespaces to analyze (default: all); may be repeated")
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces; this is the default")
 	fs.StringVar(&o.from, "from", "", "directory of CSV files (header ts,value) to read instead of Prometheus; each file is a workload")
@@ -248,18 +246,45 @@ func (o *recommendOptions) validateOutput() error {
 	return errors.Join(errs...)
 }
 
-func (o *recommendOptions) run(ctx context.Context, s Streams) error {
-	gather := o.collectFromPrometheus
-	if o.from != "" {
-		gather = o.collectFromFiles
+// collector returns the collector of the recommendations that the flags select.
+func (o *recommendOptions) collector(s Streams) *collector {
+	out := &collector{
+		prometheus:      o.prometheus,
+		cache:           o.cache,
+		from:            o.from,
+		resource:        o.resource,
+		kubernetes:      o.kubernetes,
+		namespaces:      o.namespaces,
+		selectWorkloads: o.selectWorkloads,
+		policies:        o.policies,
+		historyLength:   o.historyLength,
+		prices:          o.prices,
+		reaction:        o.reaction,
+		forPatches:      isPatch(o.output),
+		needsRequests:   o.needsRequests(),
+		withReplays:     o.evidence || o.explain != "",
+		output:          s.Err,
 	}
 
-	report, err := gather(ctx, s)
+	if isPatch(o.output) && o.output != outputHelmValues {
+		out.readTemplates = findTemplates
+	}
+
+	return out
+}
+
+// needsRequests reports whether the flags compare with the current requests.
+func (o *recommendOptions) needsRequests() bool {
+	return len(o.failRules) > 0 || slices.ContainsFunc(o.view.only, func(only string) bool { return only != onlyLearning })
+}
+
+func (o *recommendOptions) run(ctx context.Context, s Streams) error {
+	found, err := o.collector(s).collect(ctx)
 	if err != nil {
 		return err
 	}
 
-	o.view.apply(report)
+	report := o.view.apply(found)
 	render := rendererFor(o.output)
 	if o.explain != "" && o.output == outputTable {
 		render = renderExplain

@@ -7,7 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
 	"strings"
 	"time"
 
@@ -16,30 +16,71 @@ import (
 	"crane.io/crane/internal/metrics/csv"
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend/resource"
+	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
 
+// collector computes the recommendations of workloads from their history.
+type collector struct {
+	// prometheus has the history. from is a directory of CSV files that is read instead, of one resource.
+	prometheus     *prometheusFlags
+	cache          cacheFlags
+	from, resource string
+	// kubernetes has the workloads, the nodes and the autoscalers of the namespaces; all without any.
+	kubernetes *kubernetesFlags
+	namespaces []string
+	// selectWorkloads returns the workloads whose history is read.
+	selectWorkloads func([]workload.Workload) ([]workload.Workload, error)
+
+	policies      rightsize.PolicySet
+	historyLength time.Duration
+	prices        *cost.PriceBook
+	// reaction calibrates for workloads whose pods craned raises within the day.
+	reaction bool
+	// forPatches ignores autoscalers, because the patch of a request cannot change their targets.
+	forPatches bool
+	// readTemplates locates the pod templates of custom kinds; nil if they are not needed.
+	readTemplates func(context.Context, *clusterState, *sizeReport) error
+	// needsRequests rejects sources without the current requests.
+	needsRequests bool
+	// withReplays replays each recommendation; keepInputs keeps the inputs of the decisions.
+	withReplays, keepInputs bool
+
+	// output gets the progress and the warnings.
+	output io.Writer
+}
+
+// collect computes the recommendations from Prometheus or from files.
+func (c *collector) collect(ctx context.Context) (*sizeReport, error) {
+	if c.from != "" {
+		return c.collectFromFiles(ctx)
+	}
+
+	return c.collectFromPrometheus(ctx)
+}
+
 // collectFromPrometheus reads workloads and history and computes the recommendations.
-func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams) (*report, error) {
-	if err := o.prometheus.discoverServer(ctx, o.kubernetes, func(text string) { fmt.Fprintln(s.Err, text) }); err != nil {
+func (c *collector) collectFromPrometheus(ctx context.Context) (*sizeReport, error) {
+	if err := c.prometheus.discoverServer(ctx, c.kubernetes, func(text string) { fmt.Fprintln(c.output, text) }); err != nil {
 		return nil, err
 	}
 
-	source, err := o.prometheus.open()
+	source, err := c.prometheus.open()
 	if err != nil {
 		return nil, err
 	}
 
-	progress := newProgress(s.Err, "checking Prometheus", source.Stats)
+	progress := newProgress(c.output, "checking Prometheus", source.Stats)
 	defer progress.stop()
 
-	if err := o.probe(ctx, source, progress); err != nil {
+	if err := c.probe(ctx, source, progress); err != nil {
 		return nil, err
 	}
 
 	progress.setPhase("listing workloads")
-	state := newClusterState(o.kubernetes, o.namespaces, source, o.prometheus.serverName(), func(text string) { fmt.Fprintln(progress, text) })
+	state := newClusterState(c.kubernetes, c.namespaces, source, c.prometheus.serverName(), func(text string) { fmt.Fprintln(progress, text) })
 	workloads, err := state.workloads(ctx)
 	if err != nil {
 		return nil, err
@@ -48,7 +89,7 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 	now := time.Now()
 	deserted := state.emptyNamespaces(ctx, workloads)
 	if len(workloads) == 0 {
-		out := o.newReport(now)
+		out := c.newReport(now)
 		out.sources = state.reportSources()
 		out.emptyNamespaces = deserted
 
@@ -59,12 +100,12 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 		fmt.Fprintln(progress, "Warning: "+d)
 	}
 
-	if state.sources.requestsUnknown && o.needsRequests() {
+	if state.sources.requestsUnknown && c.needsRequests {
 		return nil, errors.New("--fail-on and --only compare with the current requests, which are unknown: " +
 			"there is neither a Kubernetes API nor the metric kube_pod_container_resource_requests in Prometheus")
 	}
 
-	if workloads, err = o.selectWorkloads(workloads); err != nil {
+	if workloads, err = c.selectWorkloads(workloads); err != nil {
 		return nil, err
 	}
 
@@ -75,12 +116,12 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 	}
 
 	progress.setPhase("reading the history of " + series.FormatCount(len(workloads), "workload"))
-	usage, err := o.collectUsage(ctx, source, progress, profile.Request{
+	usage, err := c.collectUsage(ctx, source, progress, profile.Request{
 		Workloads:  workloads,
 		End:        now.Truncate(time.Minute),
-		Length:     o.historyLength,
+		Length:     c.historyLength,
 		NodeGroups: limits.Nodes.Of,
-		Reaction:   o.reaction,
+		Reaction:   c.reaction,
 	})
 
 	if err != nil {
@@ -88,7 +129,7 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 	}
 
 	usage.SetConstraints(limits)
-	out := o.newReport(now)
+	out := c.newReport(now)
 	action := "computing"
 	if out.withReplays {
 		action = "computing and replaying"
@@ -100,20 +141,20 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 		}
 
 		progress.setPhase(fmt.Sprintf("%s %d of %d workloads", action, i+1, len(workloads)))
-		in := o.decisionInput(w, usage, now)
+		in := c.decisionInput(w, usage, now)
 		out.add(w, resource.Decide(in), usage, in)
 	}
 
 	out.sortByName()
 	progress.setPhase("pricing nodes")
 
-	if err := o.priceReport(ctx, out, state, limits.Nodes.Of); err != nil {
+	if err := c.priceReport(ctx, out, state, limits.Nodes.Of); err != nil {
 		return nil, err
 	}
 
-	if isPatch(o.output) && o.output != outputHelmValues {
+	if c.readTemplates != nil {
 		progress.setPhase("reading pod templates")
-		if err := state.findTemplates(ctx, out); err != nil {
+		if err := c.readTemplates(ctx, state, out); err != nil {
 			return nil, err
 		}
 	}
@@ -122,17 +163,12 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 	return out, nil
 }
 
-// needsRequests reports whether the flags compare with the current requests.
-func (o *recommendOptions) needsRequests() bool {
-	return len(o.failRules) > 0 || slices.ContainsFunc(o.view.only, func(only string) bool { return only != onlyLearning })
-}
-
 // collectUsage reads the history, and finished days from the cache if available.
-func (o *recommendOptions) collectUsage(
+func (c *collector) collectUsage(
 	ctx context.Context, source *prometheus.Source, progress *progress, req profile.Request,
 ) (*profile.Usage, error) {
 	note := func(text string) { fmt.Fprintln(progress, "Warning: "+text) }
-	cache := o.cache.open(note)
+	cache := c.cache.open(note)
 	usage, err := profile.Collect(ctx, profile.Source{Capabilities: source.Capabilities(), Cache: cache}, req)
 
 	if cache != nil && ctx.Err() != nil {
@@ -149,7 +185,7 @@ func (o *recommendOptions) collectUsage(
 }
 
 // probe reports missing metrics before the history is read.
-func (o *recommendOptions) probe(ctx context.Context, source *prometheus.Source, progress *progress) error {
+func (c *collector) probe(ctx context.Context, source *prometheus.Source, progress *progress) error {
 	found, err := source.ProbeWithoutHistory(ctx)
 	if err != nil {
 		return err
@@ -161,7 +197,7 @@ func (o *recommendOptions) probe(ctx context.Context, source *prometheus.Source,
 
 	missing, none := missingRequired(found)
 	if none {
-		return fmt.Errorf("%s responds, but required metrics are missing: %s", o.prometheus.serverName(), strings.Join(missing, "; "))
+		return fmt.Errorf("%s responds, but required metrics are missing: %s", c.prometheus.serverName(), strings.Join(missing, "; "))
 	}
 
 	for _, m := range missing {
@@ -173,11 +209,11 @@ func (o *recommendOptions) probe(ctx context.Context, source *prometheus.Source,
 
 // collectFromFiles reads each CSV file as a workload with one container and computes its recommendation at its last
 // sample.
-func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*report, error) {
-	progress := newProgress(s.Err, "reading the files", nil)
+func (c *collector) collectFromFiles(ctx context.Context) (*sizeReport, error) {
+	progress := newProgress(c.output, "reading the files", nil)
 	defer progress.stop()
 
-	files, skipped, err := csv.ReadDir(o.from)
+	files, skipped, err := csv.ReadDir(c.from)
 	for _, f := range skipped {
 		fmt.Fprintln(progress, f)
 	}
@@ -186,12 +222,12 @@ func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*re
 		return nil, fmt.Errorf("--from: %w", err)
 	}
 
-	source := csv.NewSource(files, metrics.UsageKind(o.resource))
+	source := csv.NewSource(files, metrics.UsageKind(c.resource))
 	start, end, ok := source.Span()
-	out := o.newReport(end)
+	out := c.newReport(end)
 
-	out.resources = []metrics.UsageKind{metrics.UsageKind(o.resource)}
-	out.sources = sources{history: o.from}
+	out.resources = []metrics.UsageKind{metrics.UsageKind(c.resource)}
+	out.sources = sources{history: c.from}
 	if !ok {
 		return out, nil
 	}
@@ -207,7 +243,7 @@ func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*re
 		}
 	}
 
-	if workloads, err = o.selectWorkloads(workloads); err != nil {
+	if workloads, err = c.selectWorkloads(workloads); err != nil {
 		return nil, err
 	}
 
@@ -215,19 +251,19 @@ func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*re
 		Workloads: workloads,
 		End:       end,
 		Length:    end.Sub(start),
-		Reaction:  o.reaction,
+		Reaction:  c.reaction,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("--from %s: %w", o.from, err)
+		return nil, fmt.Errorf("--from %s: %w", c.from, err)
 	}
 
 	for i, w := range workloads {
 		progress.setPhase(fmt.Sprintf("sizing %d of %d workloads", i+1, len(workloads)))
 		now := ends[w.Name]
-		in := o.decisionInput(w, usage, now)
+		in := c.decisionInput(w, usage, now)
 		in.Containers[0].Raisable = true // Files have no requests or limits.
 		plan := resource.Decide(in)
-		plan.Description = o.fileDescription(plan)
+		plan.Description = c.fileDescription(plan)
 		out.add(w, plan, usage, in)
 	}
 
@@ -235,11 +271,11 @@ func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*re
 }
 
 // fileDescription returns the message of the one resource of a file.
-func (o *recommendOptions) fileDescription(plan resource.Plan) string {
-	c := plan.Containers[0]
-	if o.resource == string(metrics.Memory) {
-		return "memory: " + c.Memory.Message
+func (c *collector) fileDescription(plan resource.Plan) string {
+	only := plan.Containers[0]
+	if c.resource == string(metrics.Memory) {
+		return "memory: " + only.Memory.Message
 	}
 
-	return "cpu: " + c.CPU.Message
+	return "cpu: " + only.CPU.Message
 }

@@ -5,9 +5,8 @@ package cli
 
 import (
 	"cmp"
-	"math"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"crane.io/crane/internal/kube/workload"
@@ -15,14 +14,13 @@ import (
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/histogram"
-	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
 
-// report is the result of a run, independent of the output format.
-type report struct {
+// sizeReport is the result of a run, independent of the output format.
+type sizeReport struct {
 	policyName string
 	window     time.Duration
 	now        time.Time
@@ -36,13 +34,6 @@ type report struct {
 	otherPolicies map[string]rightsize.Policy
 	// prices is nil if nothing is priced, as for files.
 	prices *priceInfo
-	// groupBy is the grouping of the rows, empty for one row per container; filtered is set if the view selects a
-	// part of the report.
-	groupBy string
-	// sortBy is the order of the items and, by the sums of their members, of the groups; empty for the order by name.
-	sortBy     string
-	filtered   bool
-	filterHint string
 	// sources names the data sources; emptyNamespaces explains why requested namespaces have no workload.
 	sources         sources
 	emptyNamespaces []string
@@ -84,33 +75,33 @@ type usageSummary struct {
 	mean, p50, p95, p99, max float64
 }
 
-func (o *recommendOptions) newReport(now time.Time) *report {
-	return &report{
-		policyName:    o.policies.Default.Name,
-		window:        o.historyLength,
+func (c *collector) newReport(now time.Time) *sizeReport {
+	return &sizeReport{
+		policyName:    c.policies.Default.Name,
+		window:        c.historyLength,
 		now:           now,
 		resources:     []metrics.UsageKind{metrics.CPU, metrics.Memory},
-		withReplays:   o.evidence || o.explain != "",
-		keepInputs:    o.keepInputs,
-		defaultPolicy: o.policies.Default,
+		withReplays:   c.withReplays,
+		keepInputs:    c.keepInputs,
+		defaultPolicy: c.policies.Default,
 	}
 }
 
 // decisionInput returns the input of the decision for a workload, with the policy selected for it.
-func (o *recommendOptions) decisionInput(w workload.Workload, usage *profile.Usage, now time.Time) resource.Input {
-	policy, reason := o.policies.For(w.Subject())
+func (c *collector) decisionInput(w workload.Workload, usage *profile.Usage, now time.Time) resource.Input {
+	policy, reason := c.policies.For(w.Subject())
 	in := usage.ResourceInput(w, policy, now)
 
 	in.PolicyWhy = reason
-	in.Reacts = o.reaction
-	if isPatch(o.output) {
+	in.Reacts = c.reaction
+	if c.forPatches {
 		in.Autoscaler = nil // The patch of a request cannot change the targets of an autoscaler.
 	}
 
 	return in
 }
 
-func (r *report) add(w workload.Workload, plan resource.Plan, usage *profile.Usage, in resource.Input) {
+func (r *sizeReport) add(w workload.Workload, plan resource.Plan, usage *profile.Usage, in resource.Input) {
 	now := in.Now
 	it := item{workload: w, plan: plan}
 	if r.keepInputs {
@@ -135,7 +126,7 @@ func (r *report) add(w workload.Workload, plan resource.Plan, usage *profile.Usa
 }
 
 // sortByName sorts the items by namespace, name and kind.
-func (r *report) sortByName() {
+func (r *sizeReport) sortByName() {
 	slices.SortFunc(r.items, func(a, b item) int {
 		x := a.workload.Ref
 		y := b.workload.Ref
@@ -170,66 +161,16 @@ func summariseCounts(c *histogram.Counts) usageSummary {
 	}
 }
 
-func (r *report) hasNumbers() bool {
-	for _, it := range r.items {
-		if it.plan.State == recommend.Ready {
-			return true
-		}
-	}
-
-	return false
+// subtitle returns the number of workloads, the policy and the time of the report.
+func (r *sizeReport) subtitle() string {
+	return fmt.Sprintf("%s, policy %s over %s, computed at %s.", series.FormatCount(len(r.items), "workload"), r.policyName,
+		series.FormatDuration(r.window), r.now.UTC().Format("2006-01-02 15:04 MST"))
 }
 
-// emptyMessage explains why there is no recommendation.
-func (r *report) emptyMessage() string {
-	if len(r.items) == 0 && len(r.emptyNamespaces) > 0 {
-		return "nothing to recommend: " + strings.Join(r.emptyNamespaces, "; ")
-	}
+func (r *sizeReport) fromFiles() bool { return len(r.resources) == 1 }
 
-	if len(r.items) == 0 && r.filtered {
-		return "nothing to recommend: no workload matches the filters" + r.filterHint
-	}
-
-	if len(r.items) == 0 {
-		return strings.Join(append([]string{"nothing to recommend: no workload was found"}, r.sources.missing...), "; missing metric: ")
-	}
-
-	for _, it := range r.items {
-		if it.plan.State == recommend.Learning {
-			return "nothing to recommend yet: no workload has enough history (a shorter --history requires less)"
-		}
-	}
-
-	return "nothing to recommend: the history contains no usage of any workload"
-}
-
-// requestTotals are the current and recommended requests summed over the pods of all workloads, in cores and bytes. They include what
-// savings count: a resource that lacks either number is excluded from both sums, and a job counts with its mean number of running pods.
-type requestTotals struct {
-	cpuNow, cpuRecommended       float64
-	memoryNow, memoryRecommended float64
-}
-
-func (r *report) totals() requestTotals { return sumRequests(r.items) }
-
-func sumRequests(items []item) requestTotals {
-	var t requestTotals
-	for _, it := range items {
-		now, after := it.plan.Requests(it.workload.Replicas, runsToCompletion(it.workload.Ref))
-		t.cpuNow += float64(now.CPU) / 1000
-		t.cpuRecommended += float64(after.CPU) / 1000
-		t.memoryNow += float64(now.Memory)
-		t.memoryRecommended += float64(after.Memory)
-	}
-
-	return t
-}
-
-// ratio returns after/before - 1; ok is false without a positive before.
-func ratio(before, after float64) (change float64, ok bool) {
-	if before <= 0 || math.IsNaN(before) || math.IsNaN(after) {
-		return 0, false
-	}
-
-	return after/before - 1, true
+// podTemplate is the path of the pod spec in an object of a custom kind, or the reason why it is unknown.
+type podTemplate struct {
+	path          []string
+	unknownReason string
 }

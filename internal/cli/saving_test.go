@@ -35,7 +35,7 @@ func TestDefaultPricesWithoutNodes(t *testing.T) {
 	}
 
 	var stderr bytes.Buffer
-	o := &recommendOptions{kubernetes: &kubernetesFlags{kubeconfig: kubeconfig}, prices: fixturePriceBook(t), prometheus: newPrometheusFlags()}
+	o := &collector{kubernetes: &kubernetesFlags{kubeconfig: kubeconfig}, prices: fixturePriceBook(t), prometheus: newPrometheusFlags()}
 
 	o.prometheus.address = server.URL // It refuses queries as well.
 	source, err := o.prometheus.open()
@@ -45,7 +45,7 @@ func TestDefaultPricesWithoutNodes(t *testing.T) {
 
 	r := fixtureReport()
 	state := newClusterState(o.kubernetes, nil, source, server.URL, func(text string) { fmt.Fprintln(&stderr, text) })
-	if err := o.priceReport(t.Context(), r, state, nil); err != nil {
+	if err := o.priceReport(t.Context(), r.sizeReport, state, nil); err != nil {
 		t.Fatal(err)
 	}
 

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 
 	"crane.io/crane/internal/component/recovery"
+	"crane.io/crane/internal/component/usererror"
 	"crane.io/crane/pkg/nodeload"
 )
 
@@ -44,16 +46,25 @@ var errNoScheduler = errors.New("no running pod has the label " + schedulerSelec
 // errPodNotRecorded is returned if the scheduler has no record of the pod.
 var errPodNotRecorded = errors.New("the scheduler has no record of a recent attempt")
 
+// schedulerClient reads the explanations of crane-scheduler.
+type schedulerClient struct {
+	// access finds the pods of the scheduler and forwards port.
+	access *kubernetesFlags
+	port   int
+	// address is that of the scheduler; if empty, its pods are found.
+	address string
+}
+
 // fetchExplanations returns the explanations of a pod. It queries all schedulers, because only the leader has
 // records.
-func (o *explainSchedulingOptions) fetchExplanations(ctx context.Context, namespace, name string) ([]nodeload.Explanation, error) {
+func (s schedulerClient) fetchExplanations(ctx context.Context, namespace, name string) ([]nodeload.Explanation, error) {
 	pod := namespace + "/" + name
-	if o.scheduler != "" {
-		found, err := fetchFrom(ctx, strings.TrimSuffix(o.scheduler, "/"), pod)
+	if s.address != "" {
+		found, err := fetchFrom(ctx, strings.TrimSuffix(s.address, "/"), pod)
 		return found, notRecordedError(pod, err)
 	}
 
-	client, config, err := o.kubernetes.clientset()
+	client, config, err := s.access.clientset()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +80,7 @@ func (o *explainSchedulingOptions) fetchExplanations(ctx context.Context, namesp
 
 	var errs []error
 	for i := range pods.Items {
-		found, err := o.fetchFromPod(ctx, client, config, &pods.Items[i], pod)
+		found, err := s.fetchFromPod(ctx, client, config, &pods.Items[i], pod)
 		if err == nil {
 			return found, nil
 		}
@@ -83,14 +94,14 @@ func (o *explainSchedulingOptions) fetchExplanations(ctx context.Context, namesp
 // notRecordedError adds the exit code and the pod to errPodNotRecorded.
 func notRecordedError(pod string, err error) error {
 	if errors.Is(err, errPodNotRecorded) {
-		return &exitError{code: exitNoResult, err: fmt.Errorf("pod %s: %w", pod, err)}
+		return usererror.NotFound(fmt.Errorf("pod %s: %w", pod, err))
 	}
 
 	return err
 }
 
 // fetchFromPod fetches the explanations through a forwarded port.
-func (o *explainSchedulingOptions) fetchFromPod(ctx context.Context, client kubernetes.Interface, config *rest.Config, scheduler *corev1.Pod, pod string) ([]nodeload.Explanation, error) {
+func (s schedulerClient) fetchFromPod(ctx context.Context, client kubernetes.Interface, config *rest.Config, scheduler *corev1.Pod, pod string) ([]nodeload.Explanation, error) {
 	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("failed to connect: %w", err)
@@ -101,9 +112,9 @@ func (o *explainSchedulingOptions) fetchFromPod(ctx context.Context, client kube
 
 	ready := make(chan struct{})
 	forwarder, err := portforward.NewOnAddresses(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, to),
-		[]string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", o.port)}, stop, ready, io.Discard, io.Discard)
+		[]string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", s.port)}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
-		return nil, fmt.Errorf("failed to forward port %d: %w", o.port, err)
+		return nil, fmt.Errorf("failed to forward port %d: %w", s.port, err)
 	}
 
 	failed := make(chan error, 1)
@@ -113,14 +124,14 @@ func (o *explainSchedulingOptions) fetchFromPod(ctx context.Context, client kube
 	select {
 	case <-ready:
 	case err := <-failed:
-		return nil, fmt.Errorf("failed to forward port %d: %w", o.port, err)
+		return nil, fmt.Errorf("failed to forward port %d: %w", s.port, err)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 
 	ports, err := forwarder.GetPorts()
 	if err != nil {
-		return nil, fmt.Errorf("failed to forward port %d: %w", o.port, err)
+		return nil, fmt.Errorf("failed to forward port %d: %w", s.port, err)
 	}
 
 	return fetchFrom(ctx, fmt.Sprintf("http://127.0.0.1:%d", ports[0].Local), pod)
@@ -133,7 +144,7 @@ func fetchFrom(ctx context.Context, address, pod string) ([]nodeload.Explanation
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+explainPath+"?pod="+url.QueryEscape(pod), nil)
 	if err != nil {
-		return nil, usageError(fmt.Errorf("--scheduler: %w", err))
+		return nil, usererror.Invalid(fmt.Errorf("--scheduler: %w", err))
 	}
 
 	// Connect directly, not through a proxy of the environment.
@@ -167,4 +178,13 @@ func fetchFrom(ctx context.Context, address, pod string) ([]nodeload.Explanation
 	}
 
 	return content.Explanations, nil
+}
+
+// basisText returns the source of an estimate.
+func basisText(basis string) string {
+	texts := map[string]string{
+		"history": "workload's Recommendation", "request": "requests", "limit": "limits", "nothing": "lack of requests",
+	}
+
+	return cmp.Or(texts[basis], basis)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"crane.io/crane/internal/component/usererror"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/discover"
 	"crane.io/crane/internal/metrics/prometheus"
@@ -67,7 +68,7 @@ func (p *prometheusFlags) discoverServer(ctx context.Context, k *kubernetesFlags
 
 	config, err := k.config()
 	if errors.Is(err, errNoKubeconfig) {
-		return usageError(fmt.Errorf("the address of Prometheus is not set and cannot be discovered: %w. %s", err, configureServerHint))
+		return usererror.Invalid(fmt.Errorf("the address of Prometheus is not set and cannot be discovered: %w. %s", err, configureServerHint))
 	}
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func (p *prometheusFlags) discoverServer(ctx context.Context, k *kubernetesFlags
 	if p.service != "" {
 		choice, err := discover.ParseServiceAddress(p.service)
 		if err != nil {
-			return usageError(fmt.Errorf("--prometheus-service: %w", err))
+			return usererror.Invalid(fmt.Errorf("--prometheus-service: %w", err))
 		}
 
 		c, err := finder.Resolve(ctx, choice)

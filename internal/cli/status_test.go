@@ -81,13 +81,13 @@ func TestStatus(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			report, err := readStatus(t.Context(), statusClient(t, test.objects...), now)
+			checks, err := readStatus(t.Context(), statusClient(t, test.objects...), now)
 			if err != nil {
 				t.Fatal(err)
 			}
 
 			got := map[string]string{}
-			for _, c := range report.checks {
+			for _, c := range checks {
 				got[c.Name] = string(c.Status) + " " + c.Detail
 				if c.Advice != "" {
 					got[c.Name] += " (" + c.Advice + ")"

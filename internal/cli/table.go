@@ -137,8 +137,6 @@ func narrowNames(widths []int, names, columns int) {
 	}
 }
 
-func (r *report) fromFiles() bool { return len(r.resources) == 1 }
-
 func (r rowReport) tableRow(it item, i, names int) table.Row {
 	c := it.plan.Containers[i]
 	row := table.Row{it.workload.Namespace, it.workload.Kind + "/" + it.workload.Name, c.Container}

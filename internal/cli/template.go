@@ -17,14 +17,8 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// podTemplate is the path of the pod spec in an object of a custom kind, or the reason why it is unknown.
-type podTemplate struct {
-	path          []string
-	unknownReason string
-}
-
-// podSpecPath returns the path of the pod spec, or the reason why it is unknown.
-func (t podTemplate) podSpecPath(ref workload.Ref) (path []string, reason string) {
+// podSpecPath returns the path of the pod spec in a template, or the reason why it is unknown.
+func podSpecPath(t podTemplate, ref workload.Ref) (path []string, reason string) {
 	if t.path == nil && t.unknownReason == "" {
 		return nil, templateUnknownPrefix(ref) + "the object was not read"
 	}
@@ -43,7 +37,7 @@ func templatePaths() [][]string {
 
 // findTemplates reads each object of a custom kind whose requests should change. A failed read becomes the reason for
 // skipping the patch; only a canceled context is an error.
-func (e *clusterState) findTemplates(ctx context.Context, r *report) error {
+func findTemplates(ctx context.Context, state *clusterState, r *sizeReport) error {
 	for i := range r.items {
 		it := &r.items[i]
 		if !isCustom(it.workload.Ref) {
@@ -58,7 +52,7 @@ func (e *clusterState) findTemplates(ctx context.Context, r *report) error {
 		}
 
 		if len(changed) > 0 {
-			it.template = e.template(ctx, it.workload.Ref, changed)
+			it.template = readTemplate(ctx, state, it.workload.Ref, changed)
 		}
 
 		if ctx.Err() != nil {
@@ -69,11 +63,11 @@ func (e *clusterState) findTemplates(ctx context.Context, r *report) error {
 	return nil
 }
 
-// template reads an object and locates its pod template. containers are the required containers as list/name.
-func (e *clusterState) template(ctx context.Context, ref workload.Ref, containers []string) podTemplate {
+// readTemplate reads an object and locates its pod template. containers are the required containers as list/name.
+func readTemplate(ctx context.Context, state *clusterState, ref workload.Ref, containers []string) podTemplate {
 	unknown := templateUnknownPrefix(ref)
-	lister, _, err := e.kubernetes.lister()
-	if err != nil || e.sources.workloads == sourceMetrics {
+	lister, _, err := state.kubernetes.lister()
+	if err != nil || state.sources.workloads == sourceMetrics {
 		return podTemplate{unknownReason: unknown + "it can be read from the Kubernetes API only (see --kubeconfig)"}
 	}
 

@@ -65,7 +65,7 @@ func TestCustomKind(t *testing.T) {
 		}
 	}
 
-	if err := yaml.Unmarshal([]byte(render(t, outputKustomize, r)), &component); err != nil || len(component.Patches) != 1 {
+	if err := yaml.Unmarshal([]byte(renderPatches(t, outputKustomize, r)), &component); err != nil || len(component.Patches) != 1 {
 		t.Fatalf("%v, %+v", err, component)
 	}
 
@@ -91,15 +91,15 @@ func TestCustomKind(t *testing.T) {
 	checkPatched(t, patched)
 
 	var out, errOut bytes.Buffer
-	if err := renderStrategicMerge(Streams{Out: &out, Err: &errOut}, r); err != nil || out.Len() > 0 || !strings.Contains(errOut.String(), "replaces the whole list of containers") {
+	if err := renderStrategicMerge(&out, &errOut, r); err != nil || out.Len() > 0 || !strings.Contains(errOut.String(), "replaces the whole list of containers") {
 		t.Errorf("%v\n%s\n%s", err, out.String(), errOut.String())
 	}
 
 	r.items[0].template = podTemplate{}
-	if out := render(t, outputHelmValues, r); !strings.Contains(out, "Rollout:") {
+	if out := renderPatches(t, outputHelmValues, r); !strings.Contains(out, "Rollout:") {
 		t.Errorf("Helm values do not contain the workload without a known template:\n%s", out)
 	}
-	if patches, skipped := r.patches(false); len(patches) > 0 || !slices.ContainsFunc(skipped, func(l string) bool { return strings.Contains(l, "is unknown") }) {
+	if patches, skipped := reportPatches(r, false); len(patches) > 0 || !slices.ContainsFunc(skipped, func(l string) bool { return strings.Contains(l, "is unknown") }) {
 		t.Errorf("unread object: %v, %q", patches, skipped)
 	}
 }

@@ -168,26 +168,15 @@ func (v *viewFlags) matches(ref workload.Ref) bool {
 	return (len(v.names) == 0 || slices.ContainsFunc(v.names, named)) && (len(v.kinds) == 0 || slices.ContainsFunc(v.kinds, ofKind))
 }
 
-// kindMatches compares kinds as kubectl does: case-insensitively, in the plural, or by short name.
-func kindMatches(written, kind string) bool {
-	written = strings.ToLower(written)
-	kind = strings.ToLower(kind)
-	return written == kind || written == kind+"s" || shortKinds()[written] == kind
-}
-
-// shortKinds returns kubectl's short names of kinds.
-func shortKinds() map[string]string {
-	return map[string]string{
-		"deploy": "deployment", "sts": "statefulset", "ds": "daemonset", "cj": "cronjob", "rs": "replicaset",
-		"rc": "replicationcontroller", "po": "pod", "ro": "rollout",
+// apply returns the filtered and sorted report.
+func (v *viewFlags) apply(found *sizeReport) *report {
+	r := &report{
+		sizeReport: found,
+		groupBy:    v.groupBy,
+		sortBy:     v.sortBy,
+		filtered:   len(v.names)+len(v.kinds)+len(v.only) > 0,
+		filterHint: v.hint,
 	}
-}
-
-// apply filters and sorts the report.
-func (v *viewFlags) apply(r *report) {
-	r.groupBy, r.sortBy = v.groupBy, v.sortBy
-	r.filterHint = v.hint
-	r.filtered = len(v.names)+len(v.kinds)+len(v.only) > 0
 
 	var kept []item
 	for _, it := range r.items {
@@ -196,7 +185,7 @@ func (v *viewFlags) apply(r *report) {
 		}
 
 		if len(v.only) > 0 {
-			it = it.filterContainers(func(c rightsize.Recommendation) bool { return r.hasFinding(c, v.only) })
+			it = filterContainers(it, func(c rightsize.Recommendation) bool { return r.hasFinding(c, v.only) })
 		}
 		if len(v.only) == 0 || len(it.plan.Containers) > 0 {
 			kept = append(kept, it)
@@ -207,10 +196,12 @@ func (v *viewFlags) apply(r *report) {
 	if key := r.sortKey(v.sortBy); key != nil {
 		slices.SortStableFunc(r.items, func(a, b item) int { return cmp.Compare(key(b), key(a)) })
 	}
+
+	return r
 }
 
 // filterContainers returns the item with the containers that keep accepts and the sum of their savings.
-func (it item) filterContainers(keep func(rightsize.Recommendation) bool) item {
+func filterContainers(it item, keep func(rightsize.Recommendation) bool) item {
 	out := it
 	out.plan.Containers = nil
 	out.usage = nil

@@ -33,7 +33,7 @@ func applyView(t *testing.T, r *report, args ...string) []string {
 		t.Fatal(err)
 	}
 
-	v.apply(r)
+	*r = *v.apply(r.sizeReport)
 	var out []string
 	for _, it := range r.items {
 		for _, c := range it.plan.Containers {
@@ -175,7 +175,7 @@ func TestGroupsSortBySum(t *testing.T) {
 	}
 
 	r.price(&priceInfo{book: book}, tariff, workload.Cluster{}.Placement(), nil)
-	(&viewFlags{sortBy: sortSaving, groupBy: byNamespace}).apply(r)
+	r = (&viewFlags{sortBy: sortSaving, groupBy: byNamespace}).apply(r.sizeReport)
 
 	groups := r.json().Groups
 	if len(groups) != 2 || groups[0].Name != "two-small" {
