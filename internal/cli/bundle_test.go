@@ -16,8 +16,18 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
 // plantedSecret is part of every secret of the test.
@@ -25,7 +35,7 @@ const plantedSecret = "hunter2PLANTED"
 
 // TestBundle plants secrets wherever a bundle looks and checks that none is in a file, while what it is for is.
 func TestBundle(t *testing.T) {
-	deployment := componentDeployment("craned", 1, 1)
+	deployment := cranedDeployment()
 	deployment.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": plantedSecret}
 	deployment.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PLAIN", Value: plantedSecret}}
 	deployment.Spec.Template.Spec.Containers[0].Args = []string{
@@ -45,7 +55,7 @@ func TestBundle(t *testing.T) {
 	log := "request failed Authorization: Bearer " + plantedSecret + "\n" + `url="https://u:` + plantedSecret + `@host/api" token=eyJhbGciOi.eyJ` + plantedSecret + ".abc\nkept line\n"
 
 	b := &bundle{
-		client: statusClient(t, deployment, pod, file, secret), namespace: "crane-system", now: time.Unix(1_700_000_000, 0),
+		client: bundleClient(t, deployment, pod, file, secret), namespace: "crane-system", now: time.Unix(1_700_000_000, 0),
 		logs: func(context.Context, *corev1.Pod, string) ([]byte, error) { return []byte(log), nil },
 	}
 
@@ -87,7 +97,7 @@ func TestBundleWithoutRights(t *testing.T) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "craned"}}},
 	}
 	b := &bundle{
-		client: statusClient(t, pod), namespace: "crane-system", now: time.Unix(1_700_000_000, 0),
+		client: bundleClient(t, pod), namespace: "crane-system", now: time.Unix(1_700_000_000, 0),
 		logs: func(context.Context, *corev1.Pod, string) ([]byte, error) { return nil, errors.New("forbidden") },
 	}
 	b.collect(t.Context())
@@ -130,5 +140,34 @@ func readBundle(t *testing.T, path string) map[string]string {
 		}
 
 		files[header.Name] = string(content)
+	}
+}
+
+func bundleClient(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme, predictionv1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	byName := func(o client.Object) []string { return []string{o.GetName()} }
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithIndex(&corev1.ConfigMap{}, "metadata.name", byName).Build()
+}
+
+// cranedDeployment returns the Deployment of craned with one ready pod.
+func cranedDeployment() *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "craned", Labels: map[string]string{componentLabel: "craned"}},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(1)),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "registry.example/crane/craned:v1.2.3"}}}},
+		},
+		Status: appsv1.DeploymentStatus{ReadyReplicas: 1, UpdatedReplicas: 1},
 	}
 }

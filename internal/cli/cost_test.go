@@ -48,10 +48,20 @@ func fixtureCluster() workload.Cluster {
 	}
 }
 
+// allocateFixture allocates the costs of a cluster as crane cost does.
+func allocateFixture(book *cost.PriceBook, cluster workload.Cluster, use func(namespace, pod string) (cost.Amounts, bool)) (cost.Allocation, error) {
+	tariff, err := cost.NewTariff(book, cluster.Nodes)
+	if err != nil {
+		return cost.Allocation{}, err
+	}
+
+	return cost.Allocate(tariff, cluster.CostPods(use)), nil
+}
+
 func fixtureCostReport(t *testing.T, by string, withUse bool) *costReport {
 	t.Helper()
 
-	a, err := allocateNodes(fixturePriceBook(t), fixtureCluster(), func(_, pod string) (cost.Amounts, bool) {
+	a, err := allocateFixture(fixturePriceBook(t), fixtureCluster(), func(_, pod string) (cost.Amounts, bool) {
 		return cost.Amounts{CPU: 250, Memory: 2 << 30}, withUse && pod == "web"
 	})
 	if err != nil {
@@ -108,7 +118,7 @@ func TestCostOfNamespaces(t *testing.T) {
 	cluster := fixtureCluster()
 	cluster.Pods[1].Owner.Namespace = "data"
 	report := func() *costReport {
-		a, err := allocateNodes(fixturePriceBook(t), cluster, func(_, pod string) (cost.Amounts, bool) { return cost.Amounts{CPU: 250, Memory: 2 << 30}, pod == "web" })
+		a, err := allocateFixture(fixturePriceBook(t), cluster, func(_, pod string) (cost.Amounts, bool) { return cost.Amounts{CPU: 250, Memory: 2 << 30}, pod == "web" })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func TestBrowserArgumentsHaveNoToken(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	printed, out := io.Pipe()
 	cmd := NewCommand(Streams{In: strings.NewReader(""), Out: out, Err: io.Discard}, "crane")
-	cmd.SetArgs([]string{"dashboard", "--from", usageDir(t)})
+	cmd.SetArgs([]string{"dashboard", "--from", fixtureSeriesDir(t)})
 	done := make(chan error, 1)
 	go func() { done <- cmd.ExecuteContext(ctx) }()
 

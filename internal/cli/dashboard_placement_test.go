@@ -4,21 +4,25 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/pkg/nodeload"
 )
 
 // TestPlacement checks the attempts to place a pod, and the failure of a pod that the scheduler does not know.
 func TestPlacement(t *testing.T) {
 	v := newHistoryView(t, newFakeHistory(t))
-	v.scheduler = newFixtureScheduler(t)
+	v.scheduler = newSchedulerServer(t)
 	out, err := v.Placement(t.Context(), "shop", "web")
 	if err != nil || len(out.Attempts) != 1 {
 		t.Fatalf("%v %+v", err, out)
@@ -54,4 +58,33 @@ func TestForwardedPortHasTheToken(t *testing.T) {
 	if got.BearerToken != "ann" || got.Username != "" || got.WrapTransport != nil || got.Host != own.Host || own.BearerToken != "server" {
 		t.Errorf("%+v", got)
 	}
+}
+
+// newSchedulerServer starts a server with the explanation of one pod.
+func newSchedulerServer(t *testing.T) string {
+	t.Helper()
+
+	best := int64(100)
+	e := nodeload.Explanation{
+		Pod: "shop/web", Profile: "default-scheduler", Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Outcome: "placed on cool", Node: "cool",
+		CPU: 500, Memory: 1 << 30, Basis: "history", Strategy: nodeload.Spread, Fresh: 3, NotAsked: 1, LeftOut: []string{"cpu_usage_max_avg_1d"},
+		Nodes: []nodeload.NodeExplanation{
+			{Name: "cool", Verdict: nodeload.Scored, Score: &best, Load: 0.2, Incoming: 0.05},
+			{Name: "hot", Verdict: nodeload.Closed, Metric: "cpu_usage_avg_5m", Load: 0.7, Incoming: 0.05, Limit: 0.65},
+			{Name: "hotter", Verdict: nodeload.Closed, Metric: "cpu_usage_avg_5m", Load: 0.9, Incoming: 0.05, Limit: 0.65},
+		},
+	}
+
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("pod") {
+		case "shop/web":
+			_ = json.NewEncoder(w).Encode(map[string]any{"explanations": []nodeload.Explanation{e}})
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_ = json.NewEncoder(w).Encode(map[string]string{"error": "unknown"})
+		}
+	}))
+
+	t.Cleanup(server.Close)
+	return server.URL
 }

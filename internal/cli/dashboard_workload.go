@@ -96,18 +96,13 @@ func (v *workloadView) addHistory(out *contract.WorkloadDetail, r *sizeReport) {
 		out.Containers = append(out.Containers, containerDetail(r, it, i))
 	}
 
-	if patched, _ := reportPatches(&sizeReport{items: []item{*it}, resources: r.resources}, false); len(patched) == 1 && !patched[0].custom {
-		var text strings.Builder
-		if err := renderStrategicMerge(&text, &text, &sizeReport{
-			items:      []item{*it},
-			resources:  r.resources,
-			now:        r.now,
-			window:     r.window,
-			policyName: r.policyName,
-		}); err == nil {
-			out.PatchYAML = text.String()
-		}
-	}
+	out.PatchYAML = strategicMergeOf(&sizeReport{
+		items:      []item{*it},
+		resources:  r.resources,
+		now:        r.now,
+		window:     r.window,
+		policyName: r.policyName,
+	})
 }
 
 func containerDetail(r *sizeReport, it *item, i int) contract.ContainerDetail {

@@ -136,30 +136,3 @@ func TestSizeSources(t *testing.T) {
 		}
 	}
 }
-
-// TestSuggestWorkload checks that a wrong kind or namespace, and a misspelled name, lead to the workload.
-func TestSuggestWorkload(t *testing.T) {
-	all := []workload.Workload{
-		{Ref: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "checkout"}}, {Ref: workload.Ref{Namespace: "shop", Kind: "CronJob", Name: "mail"}},
-	}
-	for name, want := range map[string]string{
-		"deploymnt/checkout": "; did you mean shop/Deployment/checkout?", "shp/checkout": "; did you mean shop/Deployment/checkout?",
-		"shop/chekout": "; did you mean checkout?", "shop/zzz": "",
-	} {
-		if got := suggestWorkload(name, all); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
-	}
-}
-
-// TestDesiredReplicasBeforeTheFirstSync: an autoscaler without a status does not appear to set 0 replicas.
-func TestDesiredReplicasBeforeTheFirstSync(t *testing.T) {
-	now := metav1.Now()
-	for want, status := range map[string]autoscalingv2.HorizontalPodAutoscalerStatus{
-		"": {}, "0": {LastScaleTime: &now}, "4": {DesiredReplicas: 4},
-	} {
-		if got := desiredReplicas(&autoscalingv2.HorizontalPodAutoscaler{Status: status}); got != want {
-			t.Errorf("%+v: %q, want %q", status, got, want)
-		}
-	}
-}

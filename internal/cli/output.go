@@ -70,20 +70,6 @@ func writeReport[T any](w io.Writer, output, name string, report T, render func(
 	return nil
 }
 
-// encodeJSON writes value as indented JSON.
-func encodeJSON(w io.Writer, value any) error {
-	text, err := indented("", value)
-	if err != nil {
-		return err
-	}
-
-	if _, err := w.Write(append(text, '\n')); err != nil {
-		return fmt.Errorf("failed to write JSON: %w", err)
-	}
-
-	return nil
-}
-
 // renderYAML writes the report with the field names of renderJSON. It encodes one workload at a time to bound the
 // memory of the encoder.
 func renderYAML(w io.Writer, r *report) error {

@@ -6,8 +6,6 @@ package cli
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -198,20 +196,6 @@ func renderJSON(w io.Writer, r *report) error {
 	_, _ = buffer.WriteString("\n  ]")
 	_, _ = buffer.Write(append(after, '\n'))
 	return buffer.Flush()
-}
-
-// indented returns value as indented JSON without a final newline; prefix starts each line but the first.
-func indented(prefix string, value any) ([]byte, error) {
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetIndent(prefix, "  ")
-	enc.SetEscapeHTML(false)
-
-	if err := enc.Encode(value); err != nil {
-		return nil, fmt.Errorf("failed to encode JSON: %w", err)
-	}
-
-	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
 // json returns the report in the form of its schema.

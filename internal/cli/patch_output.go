@@ -108,6 +108,22 @@ func renderStrategicMerge(out, notes io.Writer, r *sizeReport) error {
 	})
 }
 
+// strategicMergeOf returns the strategic merge patch of the workload of a report. It is empty if nothing changes or if a merge
+// cannot change the kind.
+func strategicMergeOf(r *sizeReport) string {
+	patches, _ := reportPatches(r, false)
+	if len(patches) != 1 || patches[0].custom {
+		return ""
+	}
+
+	var text strings.Builder
+	if err := renderStrategicMerge(&text, &text, r); err != nil {
+		return ""
+	}
+
+	return text.String()
+}
+
 // jsonPatch is the patch of one workload.
 type jsonPatch struct {
 	Target patchTarget     `json:"target"`
@@ -218,17 +234,4 @@ func renderHelmValues(out, notes io.Writer, r *sizeReport) error {
 
 		return writeYAML(out, patchHeader(r), map[string]any{"crane": values})
 	})
-}
-
-func writeYAML(w io.Writer, head string, content any) error {
-	text, err := yaml.Marshal(content)
-	if err != nil {
-		return fmt.Errorf("failed to encode YAML: %w", err)
-	}
-
-	if _, err := io.WriteString(w, head+string(text)); err != nil {
-		return fmt.Errorf("failed to write YAML: %w", err)
-	}
-
-	return nil
 }

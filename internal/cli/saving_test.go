@@ -13,7 +13,13 @@ import (
 	"strings"
 	"testing"
 
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/recommendation/pricebook"
 	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/recommend/resource"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
 )
 
 // TestDefaultPricesWithoutNodes checks that recommendations have default prices and a warning is printed if nodes
@@ -34,8 +40,13 @@ func TestDefaultPricesWithoutNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	book, err := pricebook.Load("")
+	if err != nil {
+		t.Fatalf("loading the built-in prices: %v", err)
+	}
+
 	var stderr bytes.Buffer
-	o := &collector{kubernetes: &kubernetesFlags{kubeconfig: kubeconfig}, prices: fixturePriceBook(t), prometheus: newPrometheusFlags()}
+	o := &collector{kubernetes: &kubernetesFlags{kubeconfig: kubeconfig}, prices: book, prometheus: newPrometheusFlags()}
 
 	o.prometheus.address = server.URL // It refuses queries as well.
 	source, err := o.prometheus.open()
@@ -43,16 +54,24 @@ func TestDefaultPricesWithoutNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r := fixtureReport()
+	web := workload.Workload{Ref: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, Replicas: 3}
+	plan := resource.Plan{State: recommend.Ready, Action: recommend.Patch, Containers: []rightsize.Recommendation{{
+		Container: "app",
+		CPU:       rightsize.Sizing{Status: rightsize.Ready},
+		Memory:    rightsize.Sizing{Status: rightsize.Ready},
+		Current:   rightsize.Resources{CPURequest: new(series.MilliCPU(100)), MemoryRequest: new(series.Bytes(128 << 20))},
+		Target:    rightsize.Resources{CPURequest: new(series.MilliCPU(200)), MemoryRequest: new(series.Bytes(64 << 20))},
+	}}}
+	r := &sizeReport{items: []item{{workload: web, plan: plan}}}
 	state := newClusterState(o.kubernetes, nil, source, server.URL, func(text string) { fmt.Fprintln(&stderr, text) })
-	if err := o.priceReport(t.Context(), r.sizeReport, state, nil); err != nil {
+	if err := o.priceReport(t.Context(), r, state, nil); err != nil {
 		t.Fatal(err)
 	}
 
 	if !strings.Contains(stderr.String(), "Warning: API server "+server.URL+": listing Node") || !strings.Contains(r.prices.description(), "cannot be listed") {
 		t.Errorf("%s; %s", stderr.String(), r.prices.description())
 	}
-	if s := r.items[0].saving; s.Price.From != cost.FromPriceBook || s.Counted != 3 || s.Hourly.Total() == 0 {
+	if s := r.items[0].saving; s.Price.From != cost.FromPriceBook || s.Counted != 2 || s.Hourly.Total() == 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -8,24 +8,6 @@ import (
 	"testing"
 )
 
-func TestDidYouMean(t *testing.T) {
-	candidates := []string{"checkout", "checkout-worker", "cart", "catalog", "frontend"}
-	for name, want := range map[string]string{
-		"checkot":  "; did you mean checkout?",
-		"chekcout": "; did you mean checkout?",
-		"frontnd":  "; did you mean frontend?",
-		"front":    "; did you mean frontend?",
-		"crat":     "; did you mean cart?",
-		"check":    "; did you mean checkout or checkout-worker?",
-		"xyz":      "",
-		"":         "",
-	} {
-		if got := didYouMean(name, candidates); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
-	}
-}
-
 // TestUnknownCommands checks that unknown commands and workloads suggest known ones and end with an error.
 func TestUnknownCommands(t *testing.T) {
 	dir := fixtureSeriesDir(t)
