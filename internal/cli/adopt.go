@@ -16,7 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/adoption/adoptionpreview"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/clusteraccess"
+	"crane.io/crane/internal/kube/workloadname"
+	"crane.io/crane/internal/metrics/progressline"
 )
 
 const adoptLong = `Adopt applies recommendations to their workloads: it sets adoptionType to Auto, and craned applies the recommendations
@@ -37,7 +41,7 @@ const adoptExample = `  crane adopt -n shop --dry-run
 
 // adoptOptions are the flags of `crane adopt`.
 type adoptOptions struct {
-	kubernetes kubernetesFlags
+	kubernetes clusteraccess.Access
 	namespace  string
 	all        bool
 	dryRun     bool
@@ -94,19 +98,19 @@ func (o *adoptOptions) validate(names []string) error {
 }
 
 func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet, names []string) error {
-	c, err := o.kubernetes.objectClient()
+	c, err := o.kubernetes.ObjectClient()
 	if err != nil {
 		return err
 	}
 
 	if o.namespace == "" && !o.all {
-		if o.namespace, err = o.kubernetes.defaultNamespace(); err != nil {
+		if o.namespace, err = o.kubernetes.DefaultNamespace(); err != nil {
 			return err
 		}
 	}
 
-	progress := newProgress(s.Err, "listing recommendations", nil)
-	defer progress.stop()
+	progress := progressline.New(s.Err, "listing recommendations", nil)
+	defer progress.Stop()
 
 	s.Err = progress
 	recommendations, all, err := o.selectRecommendations(ctx, c, names)
@@ -115,14 +119,14 @@ func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet,
 	}
 
 	if o.yes {
-		progress.stop()
+		progress.Stop()
 		return setAuto(ctx, s.Out, c, recommendations)
 	}
 
-	progress.setPhase("comparing with the running pods")
-	reader := previewReader{client: c, cranedNamespace: o.cranedNamespace, adoption: o.adoption, flags: flags, notes: s.Err}
-	previews, err := reader.preview(ctx, recommendations, all)
-	progress.stop()
+	progress.SetPhase("comparing with the running pods")
+	reader := adoptionpreview.Reader{Client: c, CranedNamespace: o.cranedNamespace, Adoption: o.adoption, Flags: flags, Notes: s.Err}
+	previews, err := reader.Preview(ctx, recommendations, all)
+	progress.Stop()
 
 	if err != nil {
 		return err
@@ -154,7 +158,7 @@ func (o *adoptOptions) selectRecommendations(ctx context.Context, c client.Clien
 	for _, name := range names {
 		named, err := recommendationsNamed(list.Items, name)
 		if err != nil {
-			if missing := missingNamespace(ctx, c, o.namespace); missing != nil {
+			if missing := workloadname.MissingNamespace(ctx, c, o.namespace); missing != nil {
 				return nil, nil, &exitError{code: exitNoResult, err: missing}
 			}
 

@@ -10,6 +10,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/workloadname"
 )
 
 // suggestTarget returns the workloads whose names resemble a name, and for a known name its kinds.
@@ -33,7 +34,7 @@ func suggestTarget(all []analysisv1alpha1.Recommendation, kind, name string) str
 		return "; did you mean " + strings.Join(slices.Compact(kinds), " or ") + "?"
 	}
 
-	return didYouMean(name, names)
+	return workloadname.DidYouMean(name, names)
 }
 
 // recommendationsNamed returns the Recommendation of a name, or else those of the workload NAME or KIND/NAME that can be adopted. It is an
@@ -53,7 +54,7 @@ func recommendationsNamed(all []analysisv1alpha1.Recommendation, name string) ([
 	var kinds []string
 	for i := range all {
 		target := all[i].Spec.TargetRef
-		if target.Name != workload || kind != "" && !kindMatches(kind, target.Kind) || targetsnapshot.StateAnnotations()[all[i].Spec.Type] == "" {
+		if target.Name != workload || kind != "" && !workloadname.KindMatches(kind, target.Kind) || targetsnapshot.StateAnnotations()[all[i].Spec.Type] == "" {
 			continue
 		}
 

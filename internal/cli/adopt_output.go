@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/component/documents"
 )
 
 // adoptPreview is the preview of one Recommendation.
@@ -89,7 +90,7 @@ func writePreviews(w io.Writer, output string, previews []targetsnapshot.Preview
 	var err error
 	switch output {
 	case outputJSON:
-		err = encodeJSON(&out, map[string]any{"adoptions": views})
+		err = documents.WriteJSON(&out, map[string]any{"adoptions": views})
 	case outputYAML:
 		var raw []byte
 		raw, err = yaml.Marshal(map[string]any{"adoptions": views})

@@ -15,6 +15,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/forecast/backtest"
 	"crane.io/crane/pkg/forecast/registry"
@@ -120,8 +121,8 @@ func (o *backtestForecastOptions) run(s Streams) error {
 		return err
 	}
 
-	progress := newProgress(s.Err, "reading the files", nil)
-	defer progress.stop()
+	progress := progressline.New(s.Err, "reading the files", nil)
+	defer progress.Stop()
 
 	all, err := readSeries(s.Err, o.paths)
 	if err != nil {
@@ -130,7 +131,7 @@ func (o *backtestForecastOptions) run(s Streams) error {
 
 	var results []backtest.Result
 	for i, named := range all {
-		progress.setPhase(fmt.Sprintf("replaying %d of %d series", i+1, len(all)))
+		progress.SetPhase(fmt.Sprintf("replaying %d of %d series", i+1, len(all)))
 		scored, err := backtest.Run(cfg, named.Name, named.Series, algorithms)
 		switch {
 		case err != nil:
@@ -147,7 +148,7 @@ func (o *backtestForecastOptions) run(s Streams) error {
 		return &exitError{code: exitNoResult, err: errors.New("nothing to score: no series is long enough")}
 	}
 
-	progress.stop()
+	progress.Stop()
 	return writeReport(s.Out, o.output, "back-test", backtest.NewReport(results), renderForecastTable)
 }
 

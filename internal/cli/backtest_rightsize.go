@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"crane.io/crane/internal/metrics/csv"
+	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/rightsize/requestbacktest"
@@ -113,8 +114,8 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 		return usageError(err)
 	}
 
-	progress := newProgress(s.Err, "replaying the policies", nil)
-	defer progress.stop()
+	progress := progressline.New(s.Err, "replaying the policies", nil)
+	defer progress.Stop()
 
 	var all []requestbacktest.Named
 	if o.generated > 0 {
@@ -124,7 +125,7 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 	}
 
 	report, err := requestbacktest.Run(all, rules, series.Resource(o.resource))
-	progress.stop()
+	progress.Stop()
 
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {

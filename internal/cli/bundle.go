@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"crane.io/crane/internal/component/version"
+	"crane.io/crane/internal/kube/clusteraccess"
+	"crane.io/crane/internal/kube/installation"
 )
 
 const bundleLong = `Bundle writes a support bundle, a compressed tar file: the output of crane status, Crane's objects, workloads, ConfigMaps and events, and the
@@ -42,7 +44,7 @@ const (
 
 // newBundleCommand returns `crane bundle`.
 func newBundleCommand(s Streams) *cobra.Command {
-	var access kubernetesFlags
+	var access clusteraccess.Access
 	var namespace, output string
 	cmd := &cobra.Command{
 		Use:     "bundle",
@@ -51,12 +53,12 @@ func newBundleCommand(s Streams) *cobra.Command {
 		Args:    noArgs,
 		Example: "  crane bundle\n  crane bundle --file - | tar -tz",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := access.objectClient()
+			c, err := access.ObjectClient()
 			if err != nil {
 				return err
 			}
 
-			clients, _, err := access.clientset()
+			clients, _, err := access.Clientset()
 			if err != nil {
 				return err
 			}
@@ -181,7 +183,7 @@ func bundleKinds() []bundleKind {
 // collect reads everything. What fails is recorded and left out.
 func (b *bundle) collect(ctx context.Context) {
 	b.add("version.txt", []byte("crane "+version.Long()+"\n"+b.now.UTC().Format(time.RFC3339)+"\n"))
-	checks, err := readStatus(ctx, b.client, b.now)
+	checks, err := installation.Read(ctx, b.client, b.now)
 	var text bytes.Buffer
 	if err == nil {
 		err = renderDoctorTable(&text, checks)
@@ -233,7 +235,7 @@ func (b *bundle) addObjects(ctx context.Context, kind bundleKind) {
 
 func (b *bundle) addLogs(ctx context.Context) {
 	var pods corev1.PodList
-	if err := b.client.List(ctx, &pods, client.InNamespace(b.namespace), client.MatchingLabelsSelector{Selector: componentSelector()}); err != nil {
+	if err := b.client.List(ctx, &pods, client.InNamespace(b.namespace), client.MatchingLabelsSelector{Selector: installation.ComponentSelector()}); err != nil {
 		b.fail("logs", err)
 		return
 	}

@@ -28,6 +28,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/kube/installation"
 )
 
 // plantedSecret is part of every secret of the test.
@@ -43,7 +44,7 @@ func TestBundle(t *testing.T) {
 		"--prometheus-headers=X-Scope: " + plantedSecret, "--v=2",
 	}
 
-	meta := metav1.ObjectMeta{Namespace: "crane-system", Name: "craned-0", Labels: map[string]string{componentLabel: "craned"}}
+	meta := metav1.ObjectMeta{Namespace: "crane-system", Name: "craned-0", Labels: map[string]string{installation.ComponentLabel: "craned"}}
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "craned", Env: []corev1.EnvVar{{Name: "A", Value: plantedSecret}}}}}}
 	file := &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{
 		"config.yaml": "address: http://a\npassword: " + plantedSecret + "\napi_key: '" + plantedSecret + "'\n",
@@ -93,7 +94,7 @@ func TestBundle(t *testing.T) {
 // TestBundleWithoutRights checks that what cannot be read is listed.
 func TestBundleWithoutRights(t *testing.T) {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "craned-0", Labels: map[string]string{componentLabel: "craned"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "craned-0", Labels: map[string]string{installation.ComponentLabel: "craned"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "craned"}}},
 	}
 	b := &bundle{
@@ -163,7 +164,7 @@ func bundleClient(t *testing.T, objects ...client.Object) client.Client {
 // cranedDeployment returns the Deployment of craned with one ready pod.
 func cranedDeployment() *appsv1.Deployment {
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "craned", Labels: map[string]string{componentLabel: "craned"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "craned", Labels: map[string]string{installation.ComponentLabel: "craned"}},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(1)),
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "registry.example/crane/craned:v1.2.3"}}}},

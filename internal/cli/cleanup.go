@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/kube/clusteraccess"
 )
 
 const cleanupLong = `Cleanup node removes what crane-agent left on nodes after its DaemonSet is gone: limits of pods that an agent set and did not undo, and the
@@ -50,7 +51,7 @@ func newCleanupCommand(s Streams) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
-	var access kubernetesFlags
+	var access clusteraccess.Access
 	c := nodeCleanup{out: s.Out}
 	node := &cobra.Command{
 		Use:     "node [NAME...]",
@@ -63,7 +64,7 @@ func newCleanupCommand(s Streams) *cobra.Command {
 			}
 
 			var err error
-			if c.clients, _, err = access.clientset(); err != nil {
+			if c.clients, _, err = access.Clientset(); err != nil {
 				return err
 			}
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
+	"crane.io/crane/internal/metrics/progressline"
 )
 
 // painter colors the cells of a table if it is true.
@@ -25,7 +27,7 @@ const (
 
 // newPainter enables colors if w is a terminal that supports them and NO_COLOR (see no-color.org) is not set.
 func newPainter(w io.Writer) painter {
-	return painter(isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
+	return painter(progressline.IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
 }
 
 func (p painter) paint(color, text string) string {

@@ -16,13 +16,14 @@ import (
 	"time"
 
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/historyserver"
 )
 
 // runCrane runs the command line in an empty environment.
 func runCrane(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 
-	for _, name := range []string{envAddress, envUsername, envPassword, envToken} {
+	for _, name := range []string{historyserver.EnvAddress, historyserver.EnvUsername, historyserver.EnvPassword, historyserver.EnvToken} {
 		t.Setenv(name, "")
 	}
 
@@ -217,24 +218,24 @@ func TestVersionAndPlugin(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	t.Setenv(envAddress, "http://env")
-	t.Setenv(envToken, "t")
-	t.Setenv(envUsername, "u")
-	t.Setenv(envPassword, "p")
+	t.Setenv(historyserver.EnvAddress, "http://env")
+	t.Setenv(historyserver.EnvToken, "t")
+	t.Setenv(historyserver.EnvUsername, "u")
+	t.Setenv(historyserver.EnvPassword, "p")
 
 	for _, c := range []struct {
 		name string
-		p    prometheusFlags
-		want prometheusFlags
+		p    historyserver.Server
+		want historyserver.Server
 	}{
-		{"all from environment", prometheusFlags{}, prometheusFlags{address: "http://env", token: "t"}},
-		{"flag wins", prometheusFlags{address: "http://flag"}, prometheusFlags{address: "http://flag", token: "t"}},
-		{"password file", prometheusFlags{username: "me", passwordFile: "f"}, prometheusFlags{address: "http://env", username: "me", passwordFile: "f"}},
-		{"password for a user", prometheusFlags{username: "me"}, prometheusFlags{address: "http://env", username: "me", password: "p"}},
-		{"token file", prometheusFlags{tokenFile: "f"}, prometheusFlags{address: "http://env", tokenFile: "f"}},
+		{"all from environment", historyserver.Server{}, historyserver.Server{Address: "http://env", Token: "t"}},
+		{"flag wins", historyserver.Server{Address: "http://flag"}, historyserver.Server{Address: "http://flag", Token: "t"}},
+		{"password file", historyserver.Server{Username: "me", PasswordFile: "f"}, historyserver.Server{Address: "http://env", Username: "me", PasswordFile: "f"}},
+		{"password for a user", historyserver.Server{Username: "me"}, historyserver.Server{Address: "http://env", Username: "me", Password: "p"}},
+		{"token file", historyserver.Server{TokenFile: "f"}, historyserver.Server{Address: "http://env", TokenFile: "f"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.p.complete()
+			c.p.Complete()
 			if fmt.Sprintf("%+v", c.p) != fmt.Sprintf("%+v", c.want) {
 				t.Errorf("got %+v, want %+v", c.p, c.want)
 			}
@@ -262,10 +263,10 @@ func TestMissingRequired(t *testing.T) {
 
 	present := cpu
 	present.Series = 3
-	if missing, none := missingRequired(metrics.SourceReport{Metrics: []metrics.MetricPresence{present, memory, {Metric: "nice"}}}); len(missing) != 1 || none {
+	if missing, none := historyserver.MissingRequired(metrics.SourceReport{Metrics: []metrics.MetricPresence{present, memory, {Metric: "nice"}}}); len(missing) != 1 || none {
 		t.Errorf("CPU only: missing %v, none %t; want memory missing and none false", missing, none)
 	}
-	if missing, none := missingRequired(metrics.SourceReport{Metrics: []metrics.MetricPresence{cpu, memory}}); len(missing) != 2 || !none {
+	if missing, none := historyserver.MissingRequired(metrics.SourceReport{Metrics: []metrics.MetricPresence{cpu, memory}}); len(missing) != 2 || !none {
 		t.Errorf("no metrics: missing %v, none %t", missing, none)
 	}
 }

@@ -12,6 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/kube/clusteraccess"
+	"crane.io/crane/internal/kube/workloadname"
+	"crane.io/crane/internal/metrics/historyserver"
+	"crane.io/crane/internal/recommendation/allocation"
 	"crane.io/crane/internal/recommendation/pricebook"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
@@ -42,8 +46,8 @@ const (
 
 // costOptions are the flags of `crane cost`.
 type costOptions struct {
-	prometheus *prometheusFlags
-	kubernetes *kubernetesFlags
+	prometheus *historyserver.Server
+	kubernetes *clusteraccess.Access
 	by         string
 	namespaces []string
 	window     string
@@ -57,7 +61,7 @@ type costOptions struct {
 
 // costReport is the result of `crane cost`.
 type costReport struct {
-	*allocatedCosts
+	*allocation.Report
 
 	by string
 	// windowText is the window as given by the user.
@@ -67,7 +71,7 @@ type costReport struct {
 }
 
 func newCostCommand(s Streams) *cobra.Command {
-	o := &costOptions{prometheus: newPrometheusFlags(), kubernetes: &kubernetesFlags{}}
+	o := &costOptions{prometheus: historyserver.NewServer(), kubernetes: &clusteraccess.Access{}}
 	cmd := &cobra.Command{
 		Use:     "cost",
 		Short:   "Print the cost of workloads and of idle capacity",
@@ -75,7 +79,7 @@ func newCostCommand(s Streams) *cobra.Command {
 		Example: costExample,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.prometheus.complete()
+			o.prometheus.Complete()
 			if err := o.complete(); err != nil {
 				return usageError(err)
 			}
@@ -125,20 +129,20 @@ func (o *costOptions) complete() error {
 }
 
 func (o *costOptions) run(ctx context.Context, s Streams) error {
-	costs := allocator{
-		prometheus: o.prometheus,
-		kubernetes: o.kubernetes,
-		window:     o.windowLength,
-		prices:     o.prices,
-		output:     s.Err,
+	costs := allocation.Allocator{
+		Prometheus: o.prometheus,
+		Kubernetes: o.kubernetes,
+		Window:     o.windowLength,
+		Prices:     o.prices,
+		Output:     s.Err,
 	}
 
-	found, err := costs.allocateCluster(ctx)
+	found, err := costs.Allocate(ctx)
 	if err != nil {
 		return err
 	}
 
-	report := &costReport{allocatedCosts: found, by: o.by, windowText: o.window}
+	report := &costReport{Report: found, by: o.by, windowText: o.window}
 
 	if len(report.Nodes) > 0 {
 		if err := report.selectNamespaces(o.namespaces); err != nil {
@@ -175,7 +179,7 @@ func (r *costReport) selectNamespaces(names []string) error {
 
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return &exitError{code: exitNoResult, err: fmt.Errorf("namespace %s has no pod on a node%s", name, didYouMean(name, known))}
+			return &exitError{code: exitNoResult, err: fmt.Errorf("namespace %s has no pod on a node%s", name, workloadname.DidYouMean(name, known))}
 		}
 	}
 

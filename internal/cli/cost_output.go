@@ -11,7 +11,10 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"crane.io/crane/internal/component/documents"
 	"crane.io/crane/internal/component/texttable"
+	"crane.io/crane/internal/metrics/progressline"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
 )
@@ -74,7 +77,7 @@ func renderCostTable(w io.Writer, r *costReport) error {
 	text.WriteString(t.Render() + "\n")
 
 	for line := range strings.Lines(r.notes()) {
-		text.WriteString(wrapText("", line, terminalWidth(w)))
+		text.WriteString(wrapText("", line, progressline.TerminalWidth(w)))
 	}
 
 	if _, err := io.WriteString(w, text.String()); err != nil {
@@ -92,7 +95,7 @@ func money(s cost.Split) string { return formatMoney(s.Total().PerMonth()) }
 
 // usageCost returns the cost by usage, or emptyCell if no usage was read.
 func (r *costReport) usageCost(s cost.Split) string {
-	if !r.withUsage {
+	if !r.WithUsage {
 		return emptyCell
 	}
 
@@ -102,9 +105,9 @@ func (r *costReport) usageCost(s cost.Split) string {
 // notes returns lines about the basis of the figures and excluded pods.
 func (r *costReport) notes() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s for a month of %d hours, at prices of %s (%s).\n", r.book.Currency, cost.HoursPerMonth, r.book.Date, r.book.Source)
+	fmt.Fprintf(&b, "%s for a month of %d hours, at prices of %s (%s).\n", r.Book.Currency, cost.HoursPerMonth, r.Book.Date, r.Book.Source)
 
-	if r.withUsage {
+	if r.WithUsage {
 		fmt.Fprintf(&b, "Usage is the mean over %s.\n", r.windowText)
 	} else {
 		b.WriteString("Usage was not read: no Prometheus is set or was discovered.\n")
@@ -116,7 +119,7 @@ func (r *costReport) notes() string {
 		b.WriteString("Idle capacity belongs to the whole cluster: crane cost without --namespace prints it.\n")
 	}
 
-	if r.withUsage && bill.WithoutUsage > 0 {
+	if r.WithUsage && bill.WithoutUsage > 0 {
 		fmt.Fprintf(&b, "%s without usage data: no cost by usage, cost of the request by max.\n", series.FormatCount(bill.WithoutUsage, "pod"))
 	}
 	if r.Pending > 0 {
@@ -126,7 +129,7 @@ func (r *costReport) notes() string {
 		fmt.Fprintf(&b, "Not counted: %s (on a deleted node).\n", series.FormatCount(r.OnUnknownNode, "pod"))
 	}
 
-	for _, line := range r.sources.lines() {
+	for _, line := range r.Sources.Lines() {
 		b.WriteString(line + "\n")
 	}
 
@@ -200,9 +203,9 @@ type jsonClusterCost struct {
 func renderCostJSON(w io.Writer, r *costReport) error {
 	out := jsonCosts{
 		Schema:     costSchema,
-		Time:       r.now.UTC(),
-		Prices:     newJSONPrices(&priceInfo{book: r.book}),
-		Sources:    newJSONSources(r.sources),
+		Time:       r.Now.UTC(),
+		Prices:     newJSONPrices(&sizereport.PriceInfo{Book: r.Book}),
+		Sources:    newJSONSources(r.Sources),
 		Workloads:  []jsonBill{},
 		Namespaces: []jsonBill{},
 		Nodes:      []jsonNode{},
@@ -215,13 +218,13 @@ func renderCostJSON(w io.Writer, r *costReport) error {
 		},
 	}
 
-	if r.withUsage {
-		out.Window = series.FormatDuration(r.window)
+	if r.WithUsage {
+		out.Window = series.FormatDuration(r.Window)
 	}
 
 	bill := func(b cost.Bill) jsonBill {
 		j := jsonBill{Pods: b.Pods, Cost: r.sharesJSON(b.Cost)}
-		if r.withUsage {
+		if r.WithUsage {
 			j.PodsWithoutUse = b.WithoutUsage
 		}
 
@@ -254,12 +257,12 @@ func renderCostJSON(w io.Writer, r *costReport) error {
 		})
 	}
 
-	return encodeJSON(w, out)
+	return documents.WriteJSON(w, out)
 }
 
 func (r *costReport) sharesJSON(s cost.Shares) jsonShares {
 	out := jsonShares{ByRequest: splitJSON(s.Request)}
-	if r.withUsage {
+	if r.WithUsage {
 		use := splitJSON(s.Usage)
 		maxCost := splitJSON(s.Max)
 		out.ByUse = &use

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/recommendation/allocation"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
 )
@@ -69,9 +71,9 @@ func fixtureCostReport(t *testing.T, by string, withUse bool) *costReport {
 	}
 
 	return &costReport{
-		allocatedCosts: &allocatedCosts{now: time.Unix(1_700_000_000, 0), window: time.Hour, book: fixturePriceBook(t), withUsage: withUse, Allocation: a},
-		by:             by,
-		windowText:     "1h",
+		Report:     &allocation.Report{Now: time.Unix(1_700_000_000, 0), Window: time.Hour, Book: fixturePriceBook(t), WithUsage: withUse, Allocation: a},
+		by:         by,
+		windowText: "1h",
 	}
 }
 
@@ -124,9 +126,9 @@ func TestCostOfNamespaces(t *testing.T) {
 		}
 
 		return &costReport{
-			allocatedCosts: &allocatedCosts{now: time.Unix(1_700_000_000, 0), window: time.Hour, book: fixturePriceBook(t), withUsage: true, Allocation: a},
-			by:             byWorkload,
-			windowText:     "1h",
+			Report:     &allocation.Report{Now: time.Unix(1_700_000_000, 0), Window: time.Hour, Book: fixturePriceBook(t), WithUsage: true, Allocation: a},
+			by:         byWorkload,
+			windowText: "1h",
 		}
 	}
 
@@ -207,7 +209,7 @@ func savingsFixtureReport(t *testing.T) *report {
 		t.Fatal(err)
 	}
 
-	r.price(&priceInfo{book: fixturePriceBook(t)}, tariff, cluster.Placement(), nil)
+	r.Price(&sizereport.PriceInfo{Book: fixturePriceBook(t)}, tariff, cluster.Placement(), nil)
 	return r
 }
 

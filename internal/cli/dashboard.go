@@ -16,8 +16,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/dashboard"
+	"crane.io/crane/internal/dashboard/backend"
 	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/historyserver"
+	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/internal/recommendation/pricebook"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
@@ -43,11 +47,11 @@ const dashboardExample = `  crane dashboard
 
 // dashboardOptions are the flags of `crane dashboard`.
 type dashboardOptions struct {
-	prometheus      *prometheusFlags
+	prometheus      *historyserver.Server
 	kubeconfig      string
 	contexts        []string
 	namespaces      []string
-	cache           cacheFlags
+	cache           profile.CacheConfig
 	from            string
 	resource        string
 	policyName      string
@@ -59,7 +63,7 @@ type dashboardOptions struct {
 }
 
 func newDashboardCommand(s Streams) *cobra.Command {
-	o := &dashboardOptions{prometheus: newPrometheusFlags()}
+	o := &dashboardOptions{prometheus: historyserver.NewServer()}
 	cmd := &cobra.Command{
 		Use:     "dashboard",
 		Short:   "Open the web UI",
@@ -67,7 +71,7 @@ func newDashboardCommand(s Streams) *cobra.Command {
 		Example: dashboardExample,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.prometheus.complete()
+			o.prometheus.Complete()
 			if err := o.validate(); err != nil {
 				return usageError(err)
 			}
@@ -126,10 +130,10 @@ func (o *dashboardOptions) validate() error {
 	if o.resource != string(metrics.CPU) && o.resource != string(metrics.Memory) {
 		errs = append(errs, fmt.Errorf("--resource %q: want %s or %s", o.resource, metrics.CPU, metrics.Memory))
 	}
-	if o.from != "" && (len(o.contexts) > 0 || o.kubeconfig != "" || o.prometheus.service != "") {
+	if o.from != "" && (len(o.contexts) > 0 || o.kubeconfig != "" || o.prometheus.Service != "") {
 		errs = append(errs, errors.New("--from reads no cluster: --context, --kubeconfig and --prometheus-service cannot be combined with it"))
 	}
-	if len(o.contexts) > 1 && (o.prometheus.address != "" || o.prometheus.service != "") {
+	if len(o.contexts) > 1 && (o.prometheus.Address != "" || o.prometheus.Service != "") {
 		errs = append(errs, errors.New("several --context need the Prometheus of each cluster: --prometheus and --prometheus-service cannot be combined with them"))
 	}
 
@@ -194,7 +198,7 @@ func (o *dashboardOptions) backends() ([]dashboard.Backend, contract.Mode, error
 	}
 
 	if o.from != "" {
-		return []dashboard.Backend{newClusterView(o.viewConfig("files", &kubernetesFlags{}, policies, prices))}, contract.ModeFiles, nil
+		return []dashboard.Backend{backend.New(o.viewConfig("files", &clusteraccess.Access{}, policies, prices))}, contract.ModeFiles, nil
 	}
 
 	contexts := o.contexts
@@ -204,9 +208,9 @@ func (o *dashboardOptions) backends() ([]dashboard.Backend, contract.Mode, error
 
 	var out []dashboard.Backend
 	for _, name := range contexts {
-		access := &kubernetesFlags{kubeconfig: o.kubeconfig, context: name}
+		access := &clusteraccess.Access{Kubeconfig: o.kubeconfig, Context: name}
 		if name == "" {
-			if raw, err := access.clientConfig().RawConfig(); err == nil {
+			if raw, err := access.ClientConfig().RawConfig(); err == nil {
 				name = raw.CurrentContext
 			}
 			if name == "" {
@@ -214,44 +218,44 @@ func (o *dashboardOptions) backends() ([]dashboard.Backend, contract.Mode, error
 			}
 		}
 
-		out = append(out, newClusterView(o.viewConfig(name, access, policies, prices)))
+		out = append(out, backend.New(o.viewConfig(name, access, policies, prices)))
 	}
 
 	return out, contract.ModeLocal, nil
 }
 
 // viewConfig returns the settings of the view of a cluster.
-func (o *dashboardOptions) viewConfig(name string, access *kubernetesFlags, policies rightsize.PolicySet, prices *cost.PriceBook) viewConfig {
-	return viewConfig{
-		name:            name,
-		access:          access,
-		personal:        access,
-		policies:        policies,
-		prices:          prices,
-		clock:           clock.RealClock{},
-		onlyNamespaces:  o.namespaces,
-		prometheus:      o.prometheus,
-		cache:           o.cache,
-		from:            o.from,
-		resource:        o.resource,
-		cranedNamespace: o.cranedNamespace,
-		scheduler:       o.scheduler,
+func (o *dashboardOptions) viewConfig(name string, access *clusteraccess.Access, policies rightsize.PolicySet, prices *cost.PriceBook) backend.Config {
+	return backend.Config{
+		ClusterName:     name,
+		Access:          access,
+		Personal:        access,
+		Policies:        policies,
+		Prices:          prices,
+		Clock:           clock.RealClock{},
+		OnlyNamespaces:  o.namespaces,
+		Prometheus:      o.prometheus,
+		Cache:           o.cache,
+		From:            o.from,
+		Resource:        o.resource,
+		CranedNamespace: o.cranedNamespace,
+		Scheduler:       o.scheduler,
 	}
 }
 
 // userName returns the user of the first context, for the page and the audit log.
 func (o *dashboardOptions) userName() string {
-	access := &kubernetesFlags{kubeconfig: o.kubeconfig}
+	access := &clusteraccess.Access{Kubeconfig: o.kubeconfig}
 	if len(o.contexts) > 0 {
-		access.context = o.contexts[0]
+		access.Context = o.contexts[0]
 	}
 
-	raw, err := access.clientConfig().RawConfig()
+	raw, err := access.ClientConfig().RawConfig()
 	if err != nil || o.from != "" {
 		return ""
 	}
 
-	name := access.context
+	name := access.Context
 	if name == "" {
 		name = raw.CurrentContext
 	}

@@ -15,8 +15,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/dashboard"
+	"crane.io/crane/internal/dashboard/backend"
 	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/pki"
+	"crane.io/crane/internal/metrics/historyserver"
 	"crane.io/crane/web"
 )
 
@@ -38,7 +41,7 @@ type dashboardServeOptions struct {
 }
 
 func newDashboardServeCommand(s Streams) *cobra.Command {
-	o := &dashboardServeOptions{dashboardOptions: dashboardOptions{prometheus: newPrometheusFlags()}}
+	o := &dashboardServeOptions{dashboardOptions: dashboardOptions{prometheus: historyserver.NewServer()}}
 	cmd := &cobra.Command{
 		Use:     "serve",
 		Short:   "Serve the web UI to the persons of a cluster",
@@ -46,7 +49,7 @@ func newDashboardServeCommand(s Streams) *cobra.Command {
 		Example: dashboardServeExample,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.prometheus.complete()
+			o.prometheus.Complete()
 			if err := o.validate(); err != nil {
 				return usageError(err)
 			}
@@ -69,10 +72,10 @@ func (o *dashboardServeOptions) validate() error {
 	if _, _, err := net.SplitHostPort(o.listen); err != nil {
 		errs = append(errs, fmt.Errorf("--listen %q: %w", o.listen, err))
 	}
-	if o.prometheus.address == "" {
+	if o.prometheus.Address == "" {
 		errs = append(errs, errors.New("--prometheus: the address is required; the server has no rights to search for it"))
 	}
-	if o.prometheus.service != "" {
+	if o.prometheus.Service != "" {
 		errs = append(errs, errors.New("--prometheus-service: the server has no rights to reach a service through the API server; set --prometheus"))
 	}
 
@@ -90,8 +93,8 @@ func (o *dashboardServeOptions) run(ctx context.Context, s Streams) error {
 		return err
 	}
 
-	config := o.viewConfig(o.clusterName, &kubernetesFlags{kubeconfig: o.kubeconfig}, policies, prices)
-	view, reviews, err := newPersonalView(config)
+	config := o.viewConfig(o.clusterName, &clusteraccess.Access{Kubeconfig: o.kubeconfig}, policies, prices)
+	view, reviews, err := backend.NewPersonal(config)
 	if err != nil {
 		return err
 	}

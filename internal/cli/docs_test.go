@@ -53,7 +53,12 @@ func TestRecommendReference(t *testing.T) {
 	}
 
 	for _, e := range examples {
-		output, err := os.ReadFile(filepath.Join("testdata", e[1]))
+		folder := "testdata"
+		if strings.HasPrefix(e[1], "patch.") {
+			folder = filepath.Join("..", "recommendation", "requestpatch", "testdata")
+		}
+
+		output, err := os.ReadFile(filepath.Join(folder, e[1]))
 		if err != nil {
 			t.Error(err)
 		} else if !strings.Contains(string(output), e[2]) {

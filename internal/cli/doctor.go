@@ -15,7 +15,12 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/component/documents"
 	"crane.io/crane/internal/component/texttable"
+	"crane.io/crane/internal/kube/clusteraccess"
+	"crane.io/crane/internal/kube/installation"
+	"crane.io/crane/internal/metrics/historyserver"
+	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/rightsize"
 )
 
@@ -33,8 +38,8 @@ const doctorExample = `  crane doctor
 
 // doctorOptions are the flags of `crane doctor`.
 type doctorOptions struct {
-	prometheus *prometheusFlags
-	kubernetes *kubernetesFlags
+	prometheus *historyserver.Server
+	kubernetes *clusteraccess.Access
 	namespaces []string
 	policyName string
 	output     string
@@ -44,7 +49,7 @@ type doctorOptions struct {
 }
 
 func newDoctorCommand(s Streams) *cobra.Command {
-	o := &doctorOptions{prometheus: newPrometheusFlags(), kubernetes: &kubernetesFlags{}}
+	o := &doctorOptions{prometheus: historyserver.NewServer(), kubernetes: &clusteraccess.Access{}}
 	cmd := &cobra.Command{
 		Use:     "doctor",
 		Short:   "Check the prerequisites and print how to fix missing ones",
@@ -52,7 +57,7 @@ func newDoctorCommand(s Streams) *cobra.Command {
 		Example: doctorExample,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.prometheus.complete()
+			o.prometheus.Complete()
 			if err := o.complete(); err != nil {
 				return usageError(err)
 			}
@@ -80,7 +85,7 @@ func (o *doctorOptions) complete() error {
 
 	o.policy = policies.Default
 	errs = append(errs, checkTableOrJSON(o.output))
-	if o.prometheus.service != "" && o.prometheus.address != "" {
+	if o.prometheus.Service != "" && o.prometheus.Address != "" {
 		errs = append(errs, errors.New("--prometheus and --prometheus-service are mutually exclusive"))
 	}
 
@@ -89,9 +94,9 @@ func (o *doctorOptions) complete() error {
 
 func (o *doctorOptions) run(ctx context.Context, s Streams) error {
 	d := &diagnosis{options: o, now: time.Now()}
-	progress := newProgress(s.Err, "checking the cluster and Prometheus", nil)
+	progress := progressline.New(s.Err, "checking the cluster and Prometheus", nil)
 	d.run(ctx)
-	progress.stop()
+	progress.Stop()
 
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -117,11 +122,11 @@ func (o *doctorOptions) run(ctx context.Context, s Streams) error {
 type diagnosis struct {
 	options *doctorOptions
 	now     time.Time
-	checks  []check
+	checks  []installation.Check
 }
 
-func (d *diagnosis) add(name string, s status, detail, advice string) {
-	d.checks = append(d.checks, check{
+func (d *diagnosis) add(name string, s installation.Status, detail, advice string) {
+	d.checks = append(d.checks, installation.Check{
 		Name:   name,
 		Status: s,
 		Detail: detail,
@@ -131,7 +136,7 @@ func (d *diagnosis) add(name string, s status, detail, advice string) {
 
 func (d *diagnosis) missing() (names []string) {
 	for _, c := range d.checks {
-		if c.Status == statusMissing {
+		if c.Status == installation.Missing {
 			names = append(names, c.Name)
 		}
 	}
@@ -152,8 +157,8 @@ func (d *diagnosis) run(ctx context.Context) {
 	}
 }
 
-func renderDoctorTable(w io.Writer, checks []check) error {
-	if _, err := io.WriteString(w, formatChecks(checks, terminalWidth(w))); err != nil {
+func renderDoctorTable(w io.Writer, checks []installation.Check) error {
+	if _, err := io.WriteString(w, formatChecks(checks, progressline.TerminalWidth(w))); err != nil {
 		return fmt.Errorf("failed to write the table: %w", err)
 	}
 
@@ -162,7 +167,7 @@ func renderDoctorTable(w io.Writer, checks []check) error {
 
 // formatChecks returns the results as a table for a terminal of that width in columns (0: unknown), or as a list if
 // the terminal is too narrow for two text columns.
-func formatChecks(checks []check, columns int) string {
+func formatChecks(checks []installation.Check, columns int) string {
 	t := texttable.New("CHECK", "STATUS", "DETAIL", "ADVICE")
 	name := len("CHECK")
 	state := len("STATUS")
@@ -188,7 +193,7 @@ func formatChecks(checks []check, columns int) string {
 	return t.Render() + "\n"
 }
 
-func formatCheckList(checks []check, state, columns int) string {
+func formatCheckList(checks []installation.Check, state, columns int) string {
 	var b strings.Builder
 	for _, c := range checks {
 		b.WriteString(wrapText(fmt.Sprintf("%-*s  ", state, c.Status), c.Name+": "+c.Detail, columns))
@@ -200,6 +205,6 @@ func formatCheckList(checks []check, state, columns int) string {
 	return b.String()
 }
 
-func renderDoctorJSON(w io.Writer, checks []check) error {
-	return encodeJSON(w, map[string]any{"checks": checks})
+func renderDoctorJSON(w io.Writer, checks []installation.Check) error {
+	return documents.WriteJSON(w, map[string]any{"checks": checks})
 }

@@ -16,6 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"crane.io/crane/internal/kube/clusteraccess"
+	"crane.io/crane/internal/kube/installation"
 )
 
 // Names of the cluster checks.
@@ -31,11 +34,11 @@ const doctorTimeout = 15 * time.Second
 // checkCluster returns a client, or nil if no API server is reachable.
 func (d *diagnosis) checkCluster(ctx context.Context) kubernetes.Interface {
 	k := d.options.kubernetes
-	config, err := k.config()
+	config, err := k.Config()
 	if err != nil {
-		severity := statusMissing
-		if d.options.prometheus.address != "" && errors.Is(err, errNoKubeconfig) {
-			severity = statusWarn // kube-state-metrics replaces the API server.
+		severity := installation.Missing
+		if d.options.prometheus.Address != "" && errors.Is(err, clusteraccess.ErrNoKubeconfig) {
+			severity = installation.Warn // kube-state-metrics replaces the API server.
 		}
 
 		d.add(checkKubeconfig, severity, err.Error(),
@@ -43,21 +46,21 @@ func (d *diagnosis) checkCluster(ctx context.Context) kubernetes.Interface {
 		return nil
 	}
 
-	d.add(checkKubeconfig, statusOK, contextName(k), "")
+	d.add(checkKubeconfig, installation.OK, contextName(k), "")
 	config.Timeout = doctorTimeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		d.add(checkAPIServer, statusMissing, err.Error(), "correct the kubeconfig")
+		d.add(checkAPIServer, installation.Missing, err.Error(), "correct the kubeconfig")
 		return nil
 	}
 
 	version, err := serverVersion(ctx, client)
 	if err != nil {
-		d.add(checkAPIServer, statusMissing, fmt.Sprintf("%s: %v", config.Host, err), "check that the cluster is running and reachable and that the context is correct (--context)")
+		d.add(checkAPIServer, installation.Missing, fmt.Sprintf("%s: %v", config.Host, err), "check that the cluster is running and reachable and that the context is correct (--context)")
 		return nil
 	}
 
-	d.add(checkAPIServer, statusOK, fmt.Sprintf("%s, Kubernetes %s", config.Host, version), "")
+	d.add(checkAPIServer, installation.OK, fmt.Sprintf("%s, Kubernetes %s", config.Host, version), "")
 	return client
 }
 
@@ -88,15 +91,15 @@ func serverVersion(ctx context.Context, client kubernetes.Interface) (string, er
 }
 
 // contextName returns the name of the context and its kubeconfig file.
-func contextName(k *kubernetesFlags) string {
+func contextName(k *clusteraccess.Access) string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = k.kubeconfig
+	rules.ExplicitPath = k.Kubeconfig
 	raw, err := rules.Load()
-	if err != nil || raw.CurrentContext == "" && k.context == "" {
+	if err != nil || raw.CurrentContext == "" && k.Context == "" {
 		return "service account of this pod"
 	}
 
-	name := k.context
+	name := k.Context
 	if name == "" {
 		name = raw.CurrentContext
 	}
@@ -167,8 +170,8 @@ func (o *doctorOptions) requiredPermissions() []permission {
 		impact:      "nodes are read from kube-state-metrics",
 	})
 
-	if o.prometheus.address == "" {
-		if o.prometheus.service == "" {
+	if o.prometheus.Address == "" {
+		if o.prometheus.Service == "" {
 			out = append(out, permission{
 				resource:    "services",
 				verb:        "list",
@@ -208,7 +211,7 @@ func (d *diagnosis) checkPermissions(ctx context.Context, client kubernetes.Inte
 
 			ok, err := isAllowed(ctx, client, r, ns)
 			if err != nil {
-				d.add(checkPermissionsName, statusWarn, fmt.Sprintf("the permission to %s cannot be checked: %v", r, err), "grant create on selfsubjectaccessreviews.authorization.k8s.io, which every user has by default")
+				d.add(checkPermissionsName, installation.Warn, fmt.Sprintf("the permission to %s cannot be checked: %v", r, err), "grant create on selfsubjectaccessreviews.authorization.k8s.io, which every user has by default")
 				return
 			}
 
@@ -221,14 +224,14 @@ func (d *diagnosis) checkPermissions(ctx context.Context, client kubernetes.Inte
 	}
 
 	if len(denied) == 0 {
-		d.add(checkPermissionsName, statusOK, fmt.Sprintf("all %d required permissions are granted", len(permissions)), "")
+		d.add(checkPermissionsName, installation.OK, fmt.Sprintf("all %d required permissions are granted", len(permissions)), "")
 		return
 	}
 
 	for _, r := range denied {
-		severity := statusWarn
+		severity := installation.Warn
 		if r.required {
-			severity = statusMissing
+			severity = installation.Missing
 		}
 
 		d.add(checkPermissionsName, severity, fmt.Sprintf("cannot %s: %s", r, r.impact), d.options.grantAdvice(r))
@@ -272,7 +275,7 @@ func isAllowed(ctx context.Context, client kubernetes.Interface, r permission, n
 func (d *diagnosis) checkComponents(ctx context.Context, client kubernetes.Interface) {
 	groups, err := client.Discovery().ServerGroups()
 	if err != nil {
-		d.add("API groups", statusWarn, err.Error(), "check the permissions of the user: system:discovery is granted to every user by default")
+		d.add("API groups", installation.Warn, err.Error(), "check the permissions of the user: system:discovery is granted to every user by default")
 		return
 	}
 
@@ -280,23 +283,23 @@ func (d *diagnosis) checkComponents(ctx context.Context, client kubernetes.Inter
 		return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == group })
 	}
 	if has("metrics.k8s.io") {
-		d.add("metrics-server", statusOK, "metrics.k8s.io is served", "")
+		d.add("metrics-server", installation.OK, "metrics.k8s.io is served", "")
 	} else {
-		d.add("metrics-server", statusOK, "not installed; crane recommend does not need it", "install it for the HPA and kubectl top")
+		d.add("metrics-server", installation.OK, "not installed; crane recommend does not need it", "install it for the HPA and kubectl top")
 	}
 
 	if !has("analysis.crane.io") {
-		d.add("craned", statusOK, "not installed; crane recommend does not need it", "for recommendations as objects and their adoption: kubectl apply -k config")
+		d.add("craned", installation.OK, "not installed; crane recommend does not need it", "for recommendations as objects and their adoption: kubectl apply -k config")
 		return
 	}
 
-	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: cranedSelector})
+	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: installation.CranedSelector})
 	switch {
 	case apierrors.IsForbidden(err):
-		d.add("craned", statusOK, "the CRDs are installed; no permission to check whether craned runs", "")
+		d.add("craned", installation.OK, "the CRDs are installed; no permission to check whether craned runs", "")
 
 	case err != nil:
-		d.add("craned", statusWarn, err.Error(), "")
+		d.add("craned", installation.Warn, err.Error(), "")
 
 	case len(deployments.Items) == 0:
 		d.checkLeader(ctx, client)
@@ -305,19 +308,19 @@ func (d *diagnosis) checkComponents(ctx context.Context, client kubernetes.Inter
 		item := deployments.Items[0]
 		text := fmt.Sprintf("%s/%s, %d of %d ready", item.Namespace, item.Name, item.Status.ReadyReplicas, item.Status.Replicas)
 		if item.Status.ReadyReplicas == 0 {
-			d.add("craned", statusWarn, text, fmt.Sprintf("kubectl -n %s logs deployment/%s", item.Namespace, item.Name))
+			d.add("craned", installation.Warn, text, fmt.Sprintf("kubectl -n %s logs deployment/%s", item.Namespace, item.Name))
 			return
 		}
 
-		d.add("craned", statusOK, text, "")
+		d.add("craned", installation.OK, text, "")
 	}
 }
 
 // checkLeader checks the leader lease for a craned that runs outside the cluster.
 func (d *diagnosis) checkLeader(ctx context.Context, client kubernetes.Interface) {
-	leases, err := client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + cranedLease})
+	leases, err := client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + installation.CranedLease})
 	if err != nil {
-		d.add("craned", statusWarn, "the CRDs are installed; craned has no Deployment, and there is no permission to check whether it runs outside the cluster", "kubectl apply -k config")
+		d.add("craned", installation.Warn, "the CRDs are installed; craned has no Deployment, and there is no permission to check whether it runs outside the cluster", "kubectl apply -k config")
 		return
 	}
 
@@ -326,11 +329,11 @@ func (d *diagnosis) checkLeader(ctx context.Context, client kubernetes.Interface
 			continue
 		}
 
-		if age := d.now.Sub(l.Spec.RenewTime.Time); age < maxLeaseAge {
-			d.add("craned", statusOK, "runs outside the cluster and holds the lease "+l.Namespace+"/"+l.Name, "")
+		if age := d.now.Sub(l.Spec.RenewTime.Time); age < installation.MaxLeaseAge {
+			d.add("craned", installation.OK, "runs outside the cluster and holds the lease "+l.Namespace+"/"+l.Name, "")
 			return
 		}
 	}
 
-	d.add("craned", statusWarn, "the CRDs are installed and craned does not run: no rule is executed", "kubectl apply -k config")
+	d.add("craned", installation.Warn, "the CRDs are installed and craned does not run: no rule is executed", "kubectl apply -k config")
 }

@@ -12,8 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"crane.io/crane/internal/kube/installation"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/discover"
+	"crane.io/crane/internal/metrics/historyserver"
 )
 
 // Names of the Prometheus checks.
@@ -40,40 +42,40 @@ const installPrometheus = "install one, for example the Helm chart kube-promethe
 // checkServer discovers the server and checks its metrics, history, scrape interval and clock.
 func (d *diagnosis) checkServer(ctx context.Context, withCluster bool) {
 	p := d.options.prometheus
-	if p.address == "" && !withCluster {
-		d.add(checkPrometheus, statusMissing, "no address is set, and there is no cluster for discovery", "set --prometheus URL (or $"+envAddress+")")
+	if p.Address == "" && !withCluster {
+		d.add(checkPrometheus, installation.Missing, "no address is set, and there is no cluster for discovery", "set --prometheus URL (or $"+historyserver.EnvAddress+")")
 		return
 	}
 
 	var notes []string
-	if err := p.discoverServer(ctx, d.options.kubernetes, func(text string) { notes = append(notes, text) }); err != nil {
+	if err := p.Discover(ctx, d.options.kubernetes, func(text string) { notes = append(notes, text) }); err != nil {
 		d.addServerNotFound(err)
 		return
 	}
 
-	source, err := p.open()
+	source, err := p.Open()
 	if err != nil {
-		d.add(checkPrometheus, statusMissing, err.Error(), "correct the flags")
+		d.add(checkPrometheus, installation.Missing, err.Error(), "correct the flags")
 		return
 	}
 
 	report, err := source.Probe(ctx)
 	if err != nil {
 		reason := err.Error()
-		if p.discovered != nil {
-			reason = p.describeProxyError(err)
+		if p.Discovered != nil {
+			reason = p.DescribeProxyError(err)
 		}
 
-		d.add(checkPrometheus, statusMissing, reason, "check the address, the credentials (--prometheus-username, --prometheus-token-file) and the network")
+		d.add(checkPrometheus, installation.Missing, reason, "check the address, the credentials (--prometheus-username, --prometheus-token-file) and the network")
 		return
 	}
 
-	detail := p.serverName()
+	detail := p.Name()
 	if report.Server != "" {
 		detail += ", " + report.Server
 	}
 
-	d.add(checkPrometheus, statusOK, detail, strings.Join(notes, " "))
+	d.add(checkPrometheus, installation.OK, detail, strings.Join(notes, " "))
 	d.checkMetrics(report, withCluster)
 
 	if report.Newest.IsZero() {
@@ -86,28 +88,28 @@ func (d *diagnosis) checkServer(ctx context.Context, withCluster bool) {
 }
 
 func (d *diagnosis) addServerNotFound(err error) {
-	var none *serverNotFoundError
+	var none *historyserver.NotFoundError
 	if !errors.As(err, &none) {
-		d.add(checkPrometheus, statusMissing, err.Error(), "set --prometheus URL or --prometheus-service NAMESPACE/NAME[:PORT][/PATH]")
+		d.add(checkPrometheus, installation.Missing, err.Error(), "set --prometheus URL or --prometheus-service NAMESPACE/NAME[:PORT][/PATH]")
 		return
 	}
-	if len(none.rejected) == 0 {
-		d.add(checkPrometheus, statusMissing, "not found: no service has the labels or the name of "+strings.Join(discover.ServerNames(), ", "), installPrometheus)
+	if len(none.Rejected) == 0 {
+		d.add(checkPrometheus, installation.Missing, "not found: no service has the labels or the name of "+strings.Join(discover.ServerNames(), ", "), installPrometheus)
 		return
 	}
 
-	for _, a := range none.rejected {
-		d.add(checkPrometheus, statusMissing, fmt.Sprintf("service %s: %s", a.service, a.reason), "check that it runs and scrapes the kubelets (/metrics/cadvisor), or set another: "+configureServerHint)
+	for _, a := range none.Rejected {
+		d.add(checkPrometheus, installation.Missing, fmt.Sprintf("service %s: %s", a.Service, a.Reason), "check that it runs and scrapes the kubelets (/metrics/cadvisor), or set another: "+historyserver.ConfigureServerHint)
 	}
 }
 
 // checkMetrics adds one line per missing metric with its impact.
 func (d *diagnosis) checkMetrics(report metrics.SourceReport, withCluster bool) {
 	missing := report.Missing()
-	d.add(checkMetrics, statusOK, fmt.Sprintf("%d of %d required metrics are present", len(report.Metrics)-len(missing), len(report.Metrics)), "")
+	d.add(checkMetrics, installation.OK, fmt.Sprintf("%d of %d required metrics are present", len(report.Metrics)-len(missing), len(report.Metrics)), "")
 
 	if len(missing) == len(report.Metrics) {
-		d.checks[len(d.checks)-1].Status = statusMissing
+		d.checks[len(d.checks)-1].Status = installation.Missing
 		d.checks[len(d.checks)-1].Advice = "this Prometheus scrapes no cluster, or --prometheus-labels match no series: scrape the kubelets' /metrics/cadvisor and kube-state-metrics, or set another server"
 		return
 	}
@@ -115,13 +117,13 @@ func (d *diagnosis) checkMetrics(report metrics.SourceReport, withCluster bool) 
 	exported := slices.ContainsFunc(report.Metrics, func(m metrics.MetricPresence) bool { return m.Series > 0 && strings.HasPrefix(m.Metric, "kube_") })
 	for _, m := range missing {
 		if exported && mayBeAbsent(m.Metric) {
-			d.add(m.Metric, statusOK, "no such object at present: "+m.Impact, "")
+			d.add(m.Metric, installation.OK, "no such object at present: "+m.Impact, "")
 			continue
 		}
 
-		severity := statusWarn
+		severity := installation.Warn
 		if m.Required || !withCluster && m.Metric == containerInfo {
-			severity = statusMissing
+			severity = installation.Missing
 		}
 
 		d.add(m.Metric, severity, m.Impact, exporterAdvice(m.Metric))
@@ -129,7 +131,7 @@ func (d *diagnosis) checkMetrics(report metrics.SourceReport, withCluster bool) 
 
 	for _, w := range report.Warnings {
 		if strings.Contains(w, "honorLabels") {
-			d.add("labels of kube-state-metrics", statusWarn, w, "set honorLabels: true in the ServiceMonitor or honor_labels: true in the scrape job")
+			d.add("labels of kube-state-metrics", installation.Warn, w, "set honorLabels: true in the ServiceMonitor or honor_labels: true in the scrape job")
 		}
 	}
 }
@@ -171,17 +173,17 @@ func (d *diagnosis) checkHistory(report metrics.SourceReport) {
 
 	switch {
 	case report.History < policy.MinHistory && !report.HistoryTruncated:
-		d.add(checkHistory, statusMissing, fmt.Sprintf("%s; policy %s requires at least %s", detail, policy.Name, days(policy.MinHistory)),
+		d.add(checkHistory, installation.Missing, fmt.Sprintf("%s; policy %s requires at least %s", detail, policy.Name, days(policy.MinHistory)),
 			"wait, increase Prometheus's retention, or accept a shorter --history")
 	case report.History < window && !report.HistoryTruncated:
-		d.add(checkHistory, statusWarn, fmt.Sprintf("%s; policy %s uses %s", detail, policy.Name, days(window)),
+		d.add(checkHistory, installation.Warn, fmt.Sprintf("%s; policy %s uses %s", detail, policy.Name, days(window)),
 			"increase Prometheus's retention (--storage.tsdb.retention.time) to include rare peaks")
 	default:
-		d.add(checkHistory, statusOK, fmt.Sprintf("%s; policy %s uses %s", detail, policy.Name, days(window)), "")
+		d.add(checkHistory, installation.OK, fmt.Sprintf("%s; policy %s uses %s", detail, policy.Name, days(window)), "")
 	}
 
 	if age := d.now.Sub(report.Newest); age > staleAfter {
-		d.add("newest sample", statusWarn, fmt.Sprintf("%v old", age.Round(time.Minute)), "check whether the cluster is still scraped: up{} in Prometheus")
+		d.add("newest sample", installation.Warn, fmt.Sprintf("%v old", age.Round(time.Minute)), "check whether the cluster is still scraped: up{} in Prometheus")
 	}
 }
 
@@ -197,19 +199,19 @@ func days(length time.Duration) string {
 
 func (d *diagnosis) checkScrapeInterval(report metrics.SourceReport) {
 	if report.ScrapeInterval > maxScrapeInterval {
-		d.add(checkScrape, statusWarn, fmt.Sprintf("%v: short peaks are missed", report.ScrapeInterval), "scrape the kubelets every 30s or 60s")
+		d.add(checkScrape, installation.Warn, fmt.Sprintf("%v: short peaks are missed", report.ScrapeInterval), "scrape the kubelets every 30s or 60s")
 		return
 	}
 
-	d.add(checkScrape, statusOK, shortDuration(report.ScrapeInterval), "")
+	d.add(checkScrape, installation.OK, installation.ShortDuration(report.ScrapeInterval), "")
 }
 
 func (d *diagnosis) checkClockSkew(report metrics.SourceReport) {
 	skew := report.ClockSkew.Round(time.Second)
 	if skew.Abs() > clockTolerance {
-		d.add(checkClock, statusWarn, fmt.Sprintf("the server's clock differs from the local clock by %v", skew), "synchronize the clocks; recent samples may be missing")
+		d.add(checkClock, installation.Warn, fmt.Sprintf("the server's clock differs from the local clock by %v", skew), "synchronize the clocks; recent samples may be missing")
 		return
 	}
 
-	d.add(checkClock, statusOK, fmt.Sprintf("the server's clock differs from the local clock by %v", skew), "")
+	d.add(checkClock, installation.OK, fmt.Sprintf("the server's clock differs from the local clock by %v", skew), "")
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"crane.io/crane/internal/kube/installation"
 	"crane.io/crane/internal/metrics"
 )
 
@@ -28,12 +29,12 @@ func TestLeaderOutsideCluster(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		lease  *coordinationv1.Lease
-		status status
+		status installation.Status
 		want   string
 	}{
-		"renewed":  {lease(cranedLease, "vm_1", 10*time.Second), statusOK, "crane-system/craned"},
-		"old":      {lease(cranedLease, "vm_1", time.Hour), statusWarn, "does not run"},
-		"released": {lease(cranedLease, "", time.Second), statusWarn, "does not run"},
+		"renewed":  {lease(installation.CranedLease, "vm_1", 10*time.Second), installation.OK, "crane-system/craned"},
+		"old":      {lease(installation.CranedLease, "vm_1", time.Hour), installation.Warn, "does not run"},
+		"released": {lease(installation.CranedLease, "", time.Second), installation.Warn, "does not run"},
 	} {
 		d := &diagnosis{now: now}
 		d.checkLeader(t.Context(), fake.NewClientset(c.lease))
@@ -49,11 +50,11 @@ func TestAbsentMetrics(t *testing.T) {
 	report := metrics.SourceReport{Metrics: []metrics.MetricPresence{
 		{Metric: "container_cpu_usage_seconds_total", Required: true, Series: 3}, {Metric: "kube_pod_owner"}, {Metric: "kube_job_owner", Impact: "guessed"},
 	}}
-	check := func() map[string]status {
+	check := func() map[string]installation.Status {
 		d := &diagnosis{}
 		d.checkMetrics(report, true)
 
-		out := map[string]status{}
+		out := map[string]installation.Status{}
 		for _, c := range d.checks {
 			out[c.Name] = c.Status
 		}
@@ -61,21 +62,21 @@ func TestAbsentMetrics(t *testing.T) {
 		return out
 	}
 
-	if got := check(); got["kube_job_owner"] != statusWarn || got["kube_pod_owner"] != statusWarn {
+	if got := check(); got["kube_job_owner"] != installation.Warn || got["kube_pod_owner"] != installation.Warn {
 		t.Errorf("without kube-state-metrics: %v", got)
 	}
 
 	report.Metrics[1].Series = 3
-	if got := check(); got["kube_job_owner"] != statusOK {
+	if got := check(); got["kube_job_owner"] != installation.OK {
 		t.Errorf("with kube-state-metrics: %v", got)
 	}
 }
 
 // TestDoctorFitsTerminal checks that lines do not exceed the width of the terminal.
 func TestDoctorFitsTerminal(t *testing.T) {
-	checks := []check{
-		{"container_memory_total_active_file_bytes", statusWarn, strings.Repeat("some words ", 20), strings.Repeat("some advice ", 20)},
-		{"API server", statusOK, "https://127.0.0.1:6443", ""},
+	checks := []installation.Check{
+		{Name: "container_memory_total_active_file_bytes", Status: installation.Warn, Detail: strings.Repeat("some words ", 20), Advice: strings.Repeat("some advice ", 20)},
+		{Name: "API server", Status: installation.OK, Detail: "https://127.0.0.1:6443", Advice: ""},
 	}
 
 	for _, columns := range []int{60, 80, 100, 120, 160} {

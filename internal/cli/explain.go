@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/kube/workloadname"
 	"crane.io/crane/pkg/series"
 )
 
@@ -21,7 +22,7 @@ func selectExplained(reference string, all []workload.Workload) ([]workload.Work
 	name := reference[strings.LastIndex(reference, "/")+1:]
 	for _, w := range all {
 		switch {
-		case refMatches(w.Ref, reference):
+		case workloadname.Matches(w.Ref, reference):
 			found = append(found, w)
 		case strings.Contains(w.Name, name):
 			similar = append(similar, w)
@@ -32,12 +33,12 @@ func selectExplained(reference string, all []workload.Workload) ([]workload.Work
 	case len(found) == 1:
 		return found, nil
 	case len(found) > 1:
-		return nil, usageError(fmt.Errorf("--explain %s: several workloads match, specify one of: %s", reference, listRefs(found)))
+		return nil, usageError(fmt.Errorf("--explain %s: several workloads match, specify one of: %s", reference, workloadname.List(found)))
 	case len(similar) > 0:
-		return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: no workload matches; similar names: %s", reference, listRefs(similar))}
+		return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: no workload matches; similar names: %s", reference, workloadname.List(similar))}
 	}
 
-	return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: none of %s matches%s", reference, series.FormatCount(len(all), "workload"), didYouMean(name, workloadNames(all)))}
+	return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: none of %s matches%s", reference, series.FormatCount(len(all), "workload"), workloadname.DidYouMean(name, workloadname.Names(all)))}
 }
 
 // selectWorkloads returns the workloads whose history is read.

@@ -15,6 +15,8 @@ import (
 
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/progressline"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
@@ -38,13 +40,13 @@ type explainer struct {
 
 // renderExplain writes the data, steps and findings of the recommendations of a workload.
 func renderExplain(s Streams, r *report) error {
-	e := &explainer{report: r, paint: newPainter(s.Out), width: terminalWidth(s.Out)}
+	e := &explainer{report: r, paint: newPainter(s.Out), width: progressline.TerminalWidth(s.Out)}
 	if e.width == 0 {
 		const page = 110
 		e.width = page
 	}
 
-	for _, it := range r.items {
+	for _, it := range r.Items {
 		e.writeWorkload(it)
 	}
 
@@ -55,25 +57,25 @@ func renderExplain(s Streams, r *report) error {
 	return nil
 }
 
-func (e *explainer) writeWorkload(it item) {
-	e.writeTitle(it.workload.Ref.String())
+func (e *explainer) writeWorkload(it sizereport.Item) {
+	e.writeTitle(it.Workload.Ref.String())
 	r := e.report
-	e.writeText("", fmt.Sprintf("%s; policy %s over %s, computed at %s.", series.FormatCount(int(it.workload.Replicas), "pod"), r.policyName,
-		series.FormatDuration(r.window), r.now.UTC().Format("2006-01-02 15:04 MST")))
+	e.writeText("", fmt.Sprintf("%s; policy %s over %s, computed at %s.", series.FormatCount(int(it.Workload.Replicas), "pod"), r.PolicyName,
+		series.FormatDuration(r.Window), r.Now.UTC().Format("2006-01-02 15:04 MST")))
 
-	if r.prices != nil {
+	if r.Prices != nil {
 		e.writeText("", savingSentence(r, it))
-		for _, part := range it.saving.NotCounted {
+		for _, part := range it.Saving.NotCounted {
 			e.writeText("  ", "not counted: "+part)
 		}
 	}
 
-	for _, line := range r.sources.lines() {
+	for _, line := range r.Sources.Lines() {
 		e.writeText("", line)
 	}
 
-	for i, c := range it.plan.Containers {
-		if i < len(it.savings) {
+	for i, c := range it.Plan.Containers {
+		if i < len(it.Savings) {
 			e.WriteString("\n")
 			e.writeTitle(c.Container)
 			e.writeText("  ", containerSaving(r, it, i))
@@ -81,29 +83,29 @@ func (e *explainer) writeWorkload(it item) {
 
 		for _, s := range r.resourceSizes(c) {
 			var replay *rightsize.Replay
-			if i < len(it.evidence) {
-				replay = &it.evidence[i].Memory
+			if i < len(it.Evidence) {
+				replay = &it.Evidence[i].Memory
 				if s.resource == metrics.CPU {
-					replay = &it.evidence[i].CPU
+					replay = &it.Evidence[i].CPU
 				}
 			}
 
-			e.writeResource(it, i, s, it.usage[i].of(s.resource), replay)
+			e.writeResource(it, i, s, it.Usage[i].For(s.resource), replay)
 		}
 	}
 }
 
 // containerSaving returns the saving of one container over all pods.
-func containerSaving(r *report, it item, i int) string {
-	s := it.savings[i]
+func containerSaving(r *report, it sizereport.Item, i int) string {
+	s := it.Savings[i]
 	if s.Counted == 0 {
 		return "saving not counted: " + strings.Join(s.NotCounted, "; ")
 	}
 
 	money := func(split cost.Nanos) string {
-		return formatMoney(math.Abs(split.PerMonth())) + " " + r.prices.book.Currency
+		return formatMoney(math.Abs(split.PerMonth())) + " " + r.Prices.Book.Currency
 	}
-	text := fmt.Sprintf("%s over %s: %s (%s) and %s (%s)", r.moneyText(s.Hourly.Total()), series.FormatCount(int(it.workload.Replicas), "pod"),
+	text := fmt.Sprintf("%s over %s: %s (%s) and %s (%s)", r.moneyText(s.Hourly.Total()), series.FormatCount(int(it.Workload.Replicas), "pod"),
 		coresChangeText(s), money(s.Hourly.CPU), memoryChangeText(s), money(s.Hourly.Memory))
 
 	if len(s.NotCounted) > 0 {
@@ -114,9 +116,9 @@ func containerSaving(r *report, it item, i int) string {
 }
 
 // savingSentence returns the saving of the workload over all pods.
-func savingSentence(r *report, it item) string {
-	text := r.moneyText(it.saving.Hourly.Total())
-	return fmt.Sprintf("%s%s over all pods: %s and %s. %s", strings.ToUpper(text[:1]), text[1:], coresChangeText(it.saving), memoryChangeText(it.saving), r.prices.description())
+func savingSentence(r *report, it sizereport.Item) string {
+	text := r.moneyText(it.Saving.Hourly.Total())
+	return fmt.Sprintf("%s%s over all pods: %s and %s. %s", strings.ToUpper(text[:1]), text[1:], coresChangeText(it.Saving), memoryChangeText(it.Saving), r.Prices.Description())
 }
 
 // moneyText returns for example "saves 3.20 USD a month", or "costs" for a negative saving.
@@ -128,7 +130,7 @@ func (r *report) moneyText(saving cost.Nanos) string {
 		monthly = -monthly
 	}
 
-	return fmt.Sprintf("%s %s %s a month", verb, formatMoney(monthly), r.prices.book.Currency)
+	return fmt.Sprintf("%s %s %s a month", verb, formatMoney(monthly), r.Prices.Book.Currency)
 }
 
 func coresChangeText(s cost.Saving) string {
@@ -147,8 +149,8 @@ func lessOrMore(more bool) string {
 	return "less"
 }
 
-func (e *explainer) writeResource(it item, i int, s resourceSize, u usageSummary, replay *rightsize.Replay) {
-	c := it.plan.Containers[i]
+func (e *explainer) writeResource(it sizereport.Item, i int, s resourceSize, u sizereport.UsageSummary, replay *rightsize.Replay) {
+	c := it.Plan.Containers[i]
 	e.WriteString("\n")
 	e.writeTitle(fmt.Sprintf("%s, %s: %s", c.Container, s.resource, changeText(s, s.current, s.target)))
 
@@ -177,7 +179,7 @@ func (e *explainer) writeResource(it item, i int, s resourceSize, u usageSummary
 	}
 
 	flags := slices.DeleteFunc(slices.Clone(s.sizing.Flags), func(f rightsize.Flag) bool {
-		return e.report.fromFiles() && f.Code == rightsize.FlagNoRequest // Files contain no requests.
+		return e.report.FromFiles() && f.Code == rightsize.FlagNoRequest // Files contain no requests.
 	})
 	if len(flags) > 0 {
 		e.writeHeading("findings")
@@ -237,19 +239,19 @@ func limitText(c rightsize.Recommendation, s resourceSize) string {
 	return changeText(s, now, target)
 }
 
-func useText(s resourceSize, u usageSummary) string {
-	if u.samples == 0 {
+func useText(s resourceSize, u sizereport.UsageSummary) string {
+	if u.Samples == 0 {
 		return "no usage was measured"
 	}
 
-	return fmt.Sprintf("%d samples: mean %s, p50 %s, p95 %s, p99 %s, maximum %s", u.samples,
-		s.formatMeasured(u.mean), s.formatMeasured(u.p50), s.formatMeasured(u.p95), s.formatMeasured(u.p99), s.formatMeasured(u.max))
+	return fmt.Sprintf("%d samples: mean %s, p50 %s, p95 %s, p99 %s, maximum %s", u.Samples,
+		s.formatMeasured(u.Mean), s.formatMeasured(u.P50), s.formatMeasured(u.P95), s.formatMeasured(u.P99), s.formatMeasured(u.Max))
 }
 
 // policyText returns the window, percentile and margin of the policy for the resource.
 func (r *report) policyText(s resourceSize) string {
-	p := r.defaultPolicy
-	if own, known := r.otherPolicies[s.policy]; known {
+	p := r.DefaultPolicy
+	if own, known := r.OtherPolicies[s.policy]; known {
 		p = own
 	}
 

@@ -12,7 +12,11 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/component/documents"
 	"crane.io/crane/internal/component/texttable"
+	"crane.io/crane/internal/kube/clusteraccess"
+	"crane.io/crane/internal/metrics/progressline"
+	"crane.io/crane/internal/nodeload/schedulerclient"
 	"crane.io/crane/pkg/nodeload"
 )
 
@@ -30,7 +34,7 @@ Exit codes: 0 success; 1 no scheduler responds; 2 the flags are invalid; 3 no sc
 
 // explainOptions are the flags of `crane explain scheduling`.
 type explainSchedulingOptions struct {
-	kubernetes kubernetesFlags
+	kubernetes clusteraccess.Access
 	scheduler  string
 	port       int
 	namespace  string
@@ -56,9 +60,9 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 				return usageError(err)
 			}
 
-			progress := newProgress(s.Err, "asking the schedulers", nil)
-			found, err := schedulerClient{access: &o.kubernetes, port: o.port, address: o.scheduler}.fetchExplanations(cmd.Context(), namespace, name)
-			progress.stop()
+			progress := progressline.New(s.Err, "asking the schedulers", nil)
+			found, err := schedulerclient.Client{Access: &o.kubernetes, Port: o.port, Address: o.scheduler}.Explanations(cmd.Context(), namespace, name)
+			progress.Stop()
 
 			if err != nil {
 				return err
@@ -72,7 +76,7 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 	addKubernetesFlags(fs, &o.kubernetes)
 	fs.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the pod, unless POD is NAMESPACE/NAME")
 	fs.StringVar(&o.scheduler, "scheduler", "", "address of the scheduler's explainAddress, such as http://127.0.0.1:10260 (default: by port forwarding)")
-	fs.IntVar(&o.port, "scheduler-port", defaultSchedulerPort, "port of the scheduler's explainAddress, for port forwarding")
+	fs.IntVar(&o.port, "scheduler-port", schedulerclient.DefaultPort, "port of the scheduler's explainAddress, for port forwarding")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "format: table or json")
 	fs.StringSliceVar(&o.nodes, "node", nil, "only these nodes")
 	fs.IntVar(&o.rows, "rows", 20, "maximum number of rows per verdict; 0 for all")
@@ -111,7 +115,7 @@ func (o *explainSchedulingOptions) write(w io.Writer, found []nodeload.Explanati
 
 	var out strings.Builder
 	if o.output == outputJSON {
-		if err := encodeJSON(&out, map[string]any{"explanations": found}); err != nil {
+		if err := documents.WriteJSON(&out, map[string]any{"explanations": found}); err != nil {
 			return fmt.Errorf("failed to encode the explanation: %w", err)
 		}
 	} else {
@@ -130,7 +134,7 @@ func (o *explainSchedulingOptions) write(w io.Writer, found []nodeload.Explanati
 // describe writes one explanation as text.
 func (o *explainSchedulingOptions) describe(out *strings.Builder, e *nodeload.Explanation) {
 	fmt.Fprintf(out, "Pod %s: %s at %s by profile %s, strategy %s\n", e.Pod, e.Outcome, e.Time.Format("2006-01-02 15:04:05Z"), e.Profile, e.Strategy)
-	fmt.Fprintf(out, "Expected usage: %dm CPU and %.1f MiB memory, from its %s\n", e.CPU, float64(e.Memory)/(1<<20), basisText(e.Basis))
+	fmt.Fprintf(out, "Expected usage: %dm CPU and %.1f MiB memory, from its %s\n", e.CPU, float64(e.Memory)/(1<<20), schedulerclient.BasisText(e.Basis))
 	fmt.Fprintf(out, "Nodes: %d with fresh load, %d with stale load, %d without load; %d not evaluated\n", e.Fresh, e.Stale, e.Absent, e.NotAsked)
 
 	if len(e.LeftOut) > 0 {

@@ -14,6 +14,7 @@ import (
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
@@ -59,14 +60,14 @@ func explainFixtureReport(t *testing.T) *report {
 		{Name: "proxy", Profile: profile(1)},
 	}}
 
-	it := item{workload: w, plan: resource.Decide(in), evidence: resource.CollectEvidence(in)}
+	it := sizereport.Item{Workload: w, Plan: resource.Decide(in), Evidence: resource.CollectEvidence(in)}
 	for _, c := range in.Containers {
-		it.usage = append(it.usage, summariseUsage(c.Profile, now.AddDate(0, 0, -14), now))
+		it.Usage = append(it.Usage, sizereport.SummarizeUsage(c.Profile, now.AddDate(0, 0, -14), now))
 	}
 
-	r := &report{sizeReport: &sizeReport{
-		policyName: policy.Name, window: 14 * 24 * time.Hour, now: now, resources: []metrics.UsageKind{metrics.CPU, metrics.Memory},
-		defaultPolicy: policy, items: []item{it},
+	r := &report{Report: &sizereport.Report{
+		PolicyName: policy.Name, Window: 14 * 24 * time.Hour, Now: now, Resources: []metrics.UsageKind{metrics.CPU, metrics.Memory},
+		DefaultPolicy: policy, Items: []sizereport.Item{it},
 	}}
 	setDefaultPrices(t, r)
 
@@ -90,7 +91,7 @@ func TestExplainPage(t *testing.T) {
 // TestHTMLShowsReplay checks that the page contains the replay and its chart and refers to no external resource.
 func TestHTMLShowsReplay(t *testing.T) {
 	r := explainFixtureReport(t)
-	r.withReplays = true
+	r.WithReplays = true
 	page := render(t, outputHTML, r)
 	golden(t, "explain.html", []byte(page))
 	want := []string{
@@ -109,8 +110,8 @@ func TestHTMLShowsReplay(t *testing.T) {
 	}
 
 	checkSelfContained(t, page)
-	r.items[0].evidence = nil
-	r.withReplays = false
+	r.Items[0].Evidence = nil
+	r.WithReplays = false
 	if page = render(t, outputHTML, r); strings.Contains(page, "<svg ") || strings.Contains(page, "Not replayed") {
 		t.Error("the page without evidence mentions replays")
 	}
@@ -119,14 +120,14 @@ func TestHTMLShowsReplay(t *testing.T) {
 // TestReplayNamesAutoscaler checks that the row of the policy names the autoscaler that keeps the request, and that no other row does.
 func TestReplayNamesAutoscaler(t *testing.T) {
 	r := explainFixtureReport(t)
-	r.withReplays = true
+	r.WithReplays = true
 	const text = "default: not applied, an autoscaler holds the request at 1"
 
 	if page := render(t, outputHTML, r); strings.Contains(page, "not applied") {
 		t.Error("the page mentions an autoscaler that does not exist")
 	}
 
-	cpu := &r.items[0].plan.Containers[0].CPU
+	cpu := &r.Items[0].Plan.Containers[0].CPU
 	cpu.Flags = append(cpu.Flags, rightsize.Flag{Code: rightsize.FlagAutoscaled, Detail: "an autoscaler acts at 60 %"})
 
 	if page := render(t, outputHTML, r); strings.Count(page, "not applied") != 1 || !strings.Contains(page, "<td>"+text+"</td>") {
@@ -137,7 +138,7 @@ func TestReplayNamesAutoscaler(t *testing.T) {
 // TestReplayChartBounds checks that every point lies within the chart and that labels do not overlap.
 func TestReplayChartBounds(t *testing.T) {
 	for name, replay := range map[string]rightsize.Replay{
-		"ordinary": explainFixtureReport(t).items[0].evidence[0].CPU,
+		"ordinary": explainFixtureReport(t).Items[0].Evidence[0].CPU,
 		"extreme": {Days: 1, Outcomes: []rightsize.Outcome{{Slack: -40, Violation: 1}, {Slack: -40, Violation: 1}, {Slack: 1}}, Curve: []rightsize.CurvePoint{
 			{Quantile: 0.5, Slack: -1e9, Violation: 1}, {Quantile: 1, Slack: 0.99},
 		}},

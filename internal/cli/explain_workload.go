@@ -14,6 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"crane.io/crane/internal/component/texttable"
+	"crane.io/crane/internal/kube/clusteraccess"
+	"crane.io/crane/internal/kube/workloadname"
+	"crane.io/crane/internal/metrics/progressline"
+	"crane.io/crane/internal/recommendation/sizesources"
 )
 
 const explainWorkloadLong = `Explain workload prints everything that decides the size of a workload: its pod template, the Recommendations, vertical and horizontal
@@ -27,7 +31,7 @@ Exit codes: 0 success; 1 the API server cannot be read; 2 the flags are invalid;
 
 // explainWorkloadOptions are the flags of `crane explain workload`.
 type explainWorkloadOptions struct {
-	kubernetes kubernetesFlags
+	kubernetes clusteraccess.Access
 	namespace  string
 	output     string
 }
@@ -56,22 +60,22 @@ func (o *explainWorkloadOptions) run(ctx context.Context, s Streams, name string
 		return usageError(err)
 	}
 
-	c, err := o.kubernetes.objectClient()
+	c, err := o.kubernetes.ObjectClient()
 	if err != nil {
 		return err
 	}
 
-	progress := newProgress(s.Err, "listing workloads", nil)
-	defer progress.stop()
+	progress := progressline.New(s.Err, "listing workloads", nil)
+	defer progress.Stop()
 
-	target, err := findWorkload(ctx, c, o.namespace, name)
+	target, err := workloadname.Find(ctx, c, o.namespace, name)
 	if err != nil {
 		return err
 	}
 
-	progress.setPhase("reading recommendations and autoscalers")
-	found, err := readSizeSources(ctx, c, target)
-	progress.stop()
+	progress.SetPhase("reading recommendations and autoscalers")
+	found, err := sizesources.Read(ctx, c, target)
+	progress.Stop()
 
 	if err != nil {
 		return err
@@ -80,7 +84,7 @@ func (o *explainWorkloadOptions) run(ctx context.Context, s Streams, name string
 	return writeReport(s.Out, o.output, "explanation", found, renderSizeSources)
 }
 
-func renderSizeSources(w io.Writer, found sizeSources) error {
+func renderSizeSources(w io.Writer, found sizesources.Sources) error {
 	const whyWidth = 70
 	t := texttable.New()
 	t.SetColumnConfigs([]table.ColumnConfig{{Name: "WHY", WidthMax: whyWidth, WidthMaxEnforcer: text.WrapSoft}})

@@ -18,6 +18,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/recommendation/sizesources"
 )
 
 // TestSizeSources checks that a workload with three answers lists each with its number, whether it acts and why.
@@ -119,7 +120,7 @@ func TestSizeSources(t *testing.T) {
 		}},
 	} {
 		c1 := fake.NewClientBuilder().WithScheme(scheme).WithObjects(recommendation("frontend", c.adoption)).WithRuntimeObjects(autoscalers...).Build()
-		found, err := readSizeSources(t.Context(), c1, frontend)
+		found, err := sizesources.Read(t.Context(), c1, frontend)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,8 +95,8 @@ func (f failRule) violation(s resourceSize) string {
 func (r *report) failOn(w io.Writer, rules []failRule) error {
 	const maxListed = 50 // Keep the log of a pipeline readable.
 	violations := 0
-	for _, it := range r.items {
-		for _, c := range it.plan.Containers {
+	for _, it := range r.Items {
+		for _, c := range it.Plan.Containers {
 			for _, s := range r.resourceSizes(c) {
 				for _, rule := range rules {
 					text := rule.violation(s)
@@ -107,7 +107,7 @@ func (r *report) failOn(w io.Writer, rules []failRule) error {
 					violations++
 
 					if violations <= maxListed {
-						fmt.Fprintf(w, "%s, container %s: %s (--fail-on %s)\n", it.workload.Ref, c.Container, text, rule.text)
+						fmt.Fprintf(w, "%s, container %s: %s (--fail-on %s)\n", it.Workload.Ref, c.Container, text, rule.text)
 					}
 				}
 			}

@@ -55,13 +55,13 @@ func TestFailOnBoundary(t *testing.T) {
 	}
 
 	r := fixtureReport()
-	r.items[0].plan.Containers[0].Current.CPURequest = new(series.MilliCPU(130))
-	r.items[0].plan.Containers[0].Current.MemoryRequest = nil
+	r.Items[0].Plan.Containers[0].Current.CPURequest = new(series.MilliCPU(130))
+	r.Items[0].Plan.Containers[0].Current.MemoryRequest = nil
 	if err := r.failOn(&bytes.Buffer{}, rules); err != nil {
 		t.Error(err)
 	}
 
-	r.items[0].plan.Containers[0].Current.CPURequest = new(series.MilliCPU(131))
+	r.Items[0].Plan.Containers[0].Current.CPURequest = new(series.MilliCPU(131))
 	if err := r.failOn(&bytes.Buffer{}, rules); err == nil {
 		t.Error("131m is within 30 % of 100m")
 	}

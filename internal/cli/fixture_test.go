@@ -18,6 +18,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/recommendation/pricebook"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/resource"
@@ -101,7 +102,7 @@ func setDefaultPrices(t *testing.T, r *report) {
 		t.Fatal(err)
 	}
 
-	r.price(&priceInfo{book: book}, tariff, workload.Cluster{}.Placement(), nil)
+	r.Price(&sizereport.PriceInfo{Book: book}, tariff, workload.Cluster{}.Placement(), nil)
 }
 
 // fixtureReport returns a report with a changed, an unchanged and a missing request, and with a container without
@@ -124,13 +125,13 @@ func fixtureReport() *report {
 	young.Name = "a-workload-with-a-rather-long-name"
 	learning := rightsize.Sizing{Status: rightsize.Learning, Message: "learning, 3 of 7 days", Days: 3}
 
-	return &report{sizeReport: &sizeReport{
-		policyName: "default", window: 14 * 24 * time.Hour, now: time.Unix(1_700_000_000, 0),
-		resources: []metrics.UsageKind{metrics.CPU, metrics.Memory},
-		items: []item{
+	return &report{Report: &sizereport.Report{
+		PolicyName: "default", Window: 14 * 24 * time.Hour, Now: time.Unix(1_700_000_000, 0),
+		Resources: []metrics.UsageKind{metrics.CPU, metrics.Memory},
+		Items: []sizereport.Item{
 			{
-				workload: web, usage: []containerUsage{{}, {cpu: usageSummary{samples: 10, mean: 0.1, p50: 0.1, p95: 0.2, p99: 0.2, max: 0.3}}},
-				plan: resource.Plan{State: recommend.Ready, Action: recommend.Patch, Description: "The requests should change.", Containers: []rightsize.Recommendation{
+				Workload: web, Usage: []sizereport.ContainerUsage{{}, {CPU: sizereport.UsageSummary{Samples: 10, Mean: 0.1, P50: 0.1, P95: 0.2, P99: 0.2, Max: 0.3}}},
+				Plan: resource.Plan{State: recommend.Ready, Action: recommend.Patch, Description: "The requests should change.", Containers: []rightsize.Recommendation{
 					{
 						Container: "proxy", CPU: ready("p99"), Memory: ready("max"),
 						Current: rightsize.Resources{CPURequest: new(series.MilliCPU(100)), MemoryRequest: new(series.Bytes(128 << 20))},
@@ -144,8 +145,8 @@ func fixtureReport() *report {
 				}},
 			},
 			{
-				workload: young, usage: []containerUsage{{}},
-				plan: resource.Plan{State: recommend.Learning, Incomplete: true, Description: "No number yet.", Containers: []rightsize.Recommendation{
+				Workload: young, Usage: []sizereport.ContainerUsage{{}},
+				Plan: resource.Plan{State: recommend.Learning, Incomplete: true, Description: "No number yet.", Containers: []rightsize.Recommendation{
 					{Container: "app", CPU: learning, Memory: learning, Current: rightsize.Resources{CPURequest: new(series.MilliCPU(1000))}},
 				}},
 			},
@@ -170,7 +171,7 @@ func TestRenderers(t *testing.T) {
 }
 
 func TestEmptyReport(t *testing.T) {
-	empty := &report{sizeReport: &sizeReport{policyName: "default", resources: []metrics.UsageKind{metrics.CPU, metrics.Memory}}}
+	empty := &report{Report: &sizereport.Report{PolicyName: "default", Resources: []metrics.UsageKind{metrics.CPU, metrics.Memory}}}
 	var b bytes.Buffer
 	if err := renderJSON(&b, empty); err != nil {
 		t.Fatal(err)

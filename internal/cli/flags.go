@@ -11,6 +11,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"crane.io/crane/internal/kube/clusteraccess"
+	"crane.io/crane/internal/metrics/historyserver"
+	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/series"
 )
 
@@ -56,31 +59,31 @@ func parseDurations(flags ...durationFlag) error {
 }
 
 // addKubernetesFlags adds the flags that select the cluster.
-func addKubernetesFlags(fs *pflag.FlagSet, k *kubernetesFlags) {
-	fs.StringVar(&k.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's service account)")
-	fs.StringVar(&k.context, "context", "", "context of the kubeconfig")
+func addKubernetesFlags(fs *pflag.FlagSet, k *clusteraccess.Access) {
+	fs.StringVar(&k.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's service account)")
+	fs.StringVar(&k.Context, "context", "", "context of the kubeconfig")
 }
 
 // addPrometheusFlags adds the flags of the address and the credentials of Prometheus.
-func addPrometheusFlags(fs *pflag.FlagSet, p *prometheusFlags) {
-	fs.StringVar(&p.address, "prometheus", "", "URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics ($"+envAddress+"; default: discovered in the cluster)")
-	fs.StringVar(&p.service, "prometheus-service", "", "service NAMESPACE/NAME[:PORT][/PATH] to reach through the API server (default: discovered by labels)")
-	fs.StringVar(&p.username, "prometheus-username", "", "user for basic authentication ($"+envUsername+")")
-	fs.StringVar(&p.passwordFile, "prometheus-password-file", "", "file with the password for basic authentication (default: $"+envPassword+")")
-	fs.StringVar(&p.tokenFile, "prometheus-token-file", "", "file with the bearer token (default: $"+envToken+")")
-	fs.StringVar(&p.caFile, "prometheus-ca-file", "", "PEM file with additional certificate authorities")
+func addPrometheusFlags(fs *pflag.FlagSet, p *historyserver.Server) {
+	fs.StringVar(&p.Address, "prometheus", "", "URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics ($"+historyserver.EnvAddress+"; default: discovered in the cluster)")
+	fs.StringVar(&p.Service, "prometheus-service", "", "service NAMESPACE/NAME[:PORT][/PATH] to reach through the API server (default: discovered by labels)")
+	fs.StringVar(&p.Username, "prometheus-username", "", "user for basic authentication ($"+historyserver.EnvUsername+")")
+	fs.StringVar(&p.PasswordFile, "prometheus-password-file", "", "file with the password for basic authentication (default: $"+historyserver.EnvPassword+")")
+	fs.StringVar(&p.TokenFile, "prometheus-token-file", "", "file with the bearer token (default: $"+historyserver.EnvToken+")")
+	fs.StringVar(&p.CAFile, "prometheus-ca-file", "", "PEM file with additional certificate authorities")
 
-	fs.StringVar(&p.certFile, "prometheus-cert-file", "", "PEM file with a client certificate")
-	fs.StringVar(&p.keyFile, "prometheus-key-file", "", "PEM file with the key of the client certificate")
-	fs.BoolVar(&p.insecure, "prometheus-insecure-skip-verify", false, "do not verify the certificate of Prometheus")
-	fs.StringArrayVar(&p.headers, "prometheus-header", nil, "header of each request as 'Name: value'; may be repeated")
-	fs.StringVar(&p.labels, "prometheus-labels", "", "label matchers of each query, for example cluster=eu,tier=~a|b")
-	fs.IntVar(&p.concurrency, "prometheus-concurrency", p.concurrency, "maximum number of concurrent queries")
-	fs.DurationVar(&p.timeout, "prometheus-timeout", p.timeout, "timeout of one query")
+	fs.StringVar(&p.CertFile, "prometheus-cert-file", "", "PEM file with a client certificate")
+	fs.StringVar(&p.KeyFile, "prometheus-key-file", "", "PEM file with the key of the client certificate")
+	fs.BoolVar(&p.Insecure, "prometheus-insecure-skip-verify", false, "do not verify the certificate of Prometheus")
+	fs.StringArrayVar(&p.Headers, "prometheus-header", nil, "header of each request as 'Name: value'; may be repeated")
+	fs.StringVar(&p.Labels, "prometheus-labels", "", "label matchers of each query, for example cluster=eu,tier=~a|b")
+	fs.IntVar(&p.Concurrency, "prometheus-concurrency", p.Concurrency, "maximum number of concurrent queries")
+	fs.DurationVar(&p.Timeout, "prometheus-timeout", p.Timeout, "timeout of one query")
 }
 
 // addCacheFlags adds the flags of the cache of history.
-func addCacheFlags(fs *pflag.FlagSet, c *cacheFlags) {
-	fs.StringVar(&c.dir, "cache-dir", "", "directory of the cache of finished days of history (default: crane in the user's cache directory)")
-	fs.BoolVar(&c.off, "no-cache", false, "read the whole history from the source and do not cache it")
+func addCacheFlags(fs *pflag.FlagSet, c *profile.CacheConfig) {
+	fs.StringVar(&c.Dir, "cache-dir", "", "directory of the cache of finished days of history (default: crane in the user's cache directory)")
+	fs.BoolVar(&c.Off, "no-cache", false, "read the whole history from the source and do not cache it")
 }

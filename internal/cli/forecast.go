@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/historyserver"
+	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/forecast/registry"
 	"crane.io/crane/pkg/rightsize/requestbacktest"
@@ -43,7 +45,7 @@ const maxForecasts = 100
 
 // forecastOptions are the flags of `crane forecast`.
 type forecastOptions struct {
-	prometheus                               *prometheusFlags
+	prometheus                               *historyserver.Server
 	calendar                                 holidayFlags
 	query, step                              string
 	algorithm                                string
@@ -64,7 +66,7 @@ type seriesForecast struct {
 }
 
 func newForecastCommand(s Streams) *cobra.Command {
-	o := &forecastOptions{prometheus: newPrometheusFlags(), clock: time.Now}
+	o := &forecastOptions{prometheus: historyserver.NewServer(), clock: time.Now}
 	cmd := &cobra.Command{
 		Use:   "forecast [flags] FILE|DIR... | --query EXPR",
 		Short: "Forecast time series with quantiles",
@@ -106,13 +108,13 @@ func (o *forecastOptions) complete() (forecast.Algorithm, error) {
 		errs = append(errs, fmt.Errorf("--width %d: must be %d to %d", o.width, minChartWidth, maxChartWidth))
 	}
 
-	o.prometheus.complete()
+	o.prometheus.Complete()
 	switch {
 	case o.query != "" && len(o.paths) > 0:
 		errs = append(errs, errors.New("--query and files are mutually exclusive"))
 	case o.query == "" && len(o.paths) == 0:
 		errs = append(errs, errors.New("missing argument: want files or directories with series, or --query"))
-	case o.query != "" && o.prometheus.address == "":
+	case o.query != "" && o.prometheus.Address == "":
 		errs = append(errs, errors.New("--query requires --prometheus URL"))
 	case o.query != "" && o.stepLength > 0 && o.historyLength/o.stepLength > forecast.MaxSamples:
 		errs = append(errs, fmt.Errorf("--history %s at --step %s: more than %d samples", o.history, o.step, forecast.MaxSamples))
@@ -134,8 +136,8 @@ func (o *forecastOptions) run(ctx context.Context, s Streams) error {
 		return err
 	}
 
-	progress := newProgress(s.Err, "reading the history", nil)
-	defer progress.stop()
+	progress := progressline.New(s.Err, "reading the history", nil)
+	defer progress.Stop()
 
 	all, err := o.read(ctx, s)
 	if err != nil {
@@ -144,7 +146,7 @@ func (o *forecastOptions) run(ctx context.Context, s Streams) error {
 
 	var out []seriesForecast
 	for i, named := range all {
-		progress.setPhase(fmt.Sprintf("forecasting %d of %d series", i+1, len(all)))
+		progress.SetPhase(fmt.Sprintf("forecasting %d of %d series", i+1, len(all)))
 		history := named.Series.Between(named.Series.End().Add(-o.historyLength), named.Series.End())
 
 		f, err := algorithm.Forecast(history, o.horizonLength)
@@ -168,7 +170,7 @@ func (o *forecastOptions) run(ctx context.Context, s Streams) error {
 		return &exitError{code: exitNoResult, err: errors.New("nothing to forecast: no series has a usable sample")}
 	}
 
-	progress.stop()
+	progress.Stop()
 	if err := o.render(s, out); err != nil {
 		return fmt.Errorf("failed to write the forecast: %w", err)
 	}
@@ -182,7 +184,7 @@ func (o *forecastOptions) read(ctx context.Context, s Streams) ([]requestbacktes
 		return readSeries(s.Err, o.paths)
 	}
 
-	source, err := o.prometheus.open()
+	source, err := o.prometheus.Open()
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"crane.io/crane/internal/component/documents"
+	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/series"
 )
@@ -30,7 +32,7 @@ func (o *forecastOptions) render(s Streams, all []seriesForecast) error {
 
 	width := o.width
 	if width == 0 {
-		if width = terminalWidth(s.Out); width == 0 {
+		if width = progressline.TerminalWidth(s.Out); width == 0 {
 			width = defaultChartWidth
 		}
 	}
@@ -127,7 +129,7 @@ func renderForecastsJSON(w io.Writer, all []seriesForecast) error {
 		out.Series = append(out.Series, f.json())
 	}
 
-	return encodeJSON(w, out)
+	return documents.WriteJSON(w, out)
 }
 
 func (f seriesForecast) json() jsonForecast {

@@ -11,6 +11,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
@@ -19,7 +20,7 @@ import (
 type group struct {
 	// names are the common names of the members: the namespace, the kind, or namespace and workload.
 	names []string
-	items []item
+	items []sizereport.Item
 }
 
 // jsonGroup is a row of --group-by.
@@ -48,8 +49,8 @@ func (r *report) groups() []group {
 
 	var all []group
 	index := map[string]int{}
-	for _, it := range r.items {
-		ref := it.workload.Ref
+	for _, it := range r.Items {
+		ref := it.Workload.Ref
 		key := ref.String()
 		names := []string{ref.Namespace, ref.Kind + "/" + ref.Name}
 		switch r.groupBy {
@@ -79,7 +80,7 @@ func (r *report) groups() []group {
 }
 
 // sum returns the sum of a sort key over the members.
-func (g group) sum(key func(item) float64) float64 {
+func (g group) sum(key func(sizereport.Item) float64) float64 {
 	sum := 0.0
 	for _, it := range g.items {
 		sum += key(it)
@@ -92,7 +93,7 @@ func (g group) sum(key func(item) float64) float64 {
 func (g group) saving() namespaceSaving {
 	var sum namespaceSaving
 	for _, it := range g.items {
-		for _, s := range it.savings {
+		for _, s := range it.Savings {
 			sum.add(s)
 		}
 	}
@@ -103,7 +104,7 @@ func (g group) saving() namespaceSaving {
 // containers returns the number of containers and of those without a recommendation for a resource.
 func (g group) containers(r *report) (all, without int) {
 	for _, it := range g.items {
-		for _, c := range it.plan.Containers {
+		for _, c := range it.Plan.Containers {
 			all++
 			if slices.ContainsFunc(r.resourceSizes(c), func(s resourceSize) bool { return s.status != rightsize.Ready }) {
 				without++
@@ -124,7 +125,7 @@ func (g group) json(r *report) jsonGroup {
 	}
 
 	out.Containers, out.WithoutNumber = g.containers(r)
-	if r.prices != nil {
+	if r.Prices != nil {
 		out.Saving = newJSONSaving(g.saving().Saving)
 	}
 
@@ -160,7 +161,7 @@ func (r rowReport) groupData() tableData {
 
 		out = append(out, len(g.items))
 		out = append(out, r.amountCells(sumRequests(g.items))...)
-		if r.prices != nil {
+		if r.Prices != nil {
 			out = append(out, savingCell(g.saving().Saving))
 		}
 
@@ -176,10 +177,10 @@ func (r rowReport) groupData() tableData {
 		s.rows = append(s.rows, row(g.names, g, note))
 	}
 
-	if len(r.items) > 0 {
+	if len(r.Items) > 0 {
 		names := make([]string, s.names)
 		names[0] = "TOTAL"
-		s.footer = row(names, group{items: r.items}, "requests of all pods")
+		s.footer = row(names, group{items: r.Items}, "requests of all pods")
 	}
 
 	return s
@@ -188,7 +189,7 @@ func (r rowReport) groupData() tableData {
 // amountCells returns the sums over pods.
 func (r rowReport) amountCells(t requestTotals) table.Row {
 	var row table.Row
-	for _, resource := range r.resources {
+	for _, resource := range r.Resources {
 		now := t.memoryNow
 		after := t.memoryRecommended
 		format := formatGiB

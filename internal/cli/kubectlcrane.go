@@ -21,13 +21,14 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/component/texttable"
+	"crane.io/crane/internal/kube/clusteraccess"
 )
 
 // The verbs of gocrane's kubectl-crane are hidden: they work for those who come over, and each names the command of Crane.
 
 // kubectlCraneFlags are the flags that kubectl-crane's verbs share.
 type kubectlCraneFlags struct {
-	kubernetes      kubernetesFlags
+	kubernetes      clusteraccess.Access
 	namespace, name string
 	// dryRun is the value of --dry-run; see checksOnly.
 	dryRun string
@@ -59,7 +60,7 @@ func (f *kubectlCraneFlags) checkName() error {
 
 // writer returns a client whose writes are checked by the server and not stored with --dry-run.
 func (f *kubectlCraneFlags) writer() (client.Client, error) {
-	c, err := f.kubernetes.objectClient()
+	c, err := f.kubernetes.ObjectClient()
 	if err == nil && f.checksOnly() {
 		c = client.NewDryRunClient(c)
 	}
@@ -101,7 +102,7 @@ func newRecommendListVerb(s Streams) *cobra.Command {
 
 // listRecommendations prints the Recommendations that a function selects.
 func listRecommendations(ctx context.Context, s Streams, f *kubectlCraneFlags, selects func(*analysisv1alpha1.Recommendation) bool) error {
-	c, err := f.kubernetes.objectClient()
+	c, err := f.kubernetes.ObjectClient()
 	if err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func newRecommendTriggerVerb(s Streams) *cobra.Command {
 
 		c, err := f.writer()
 		if err == nil && f.namespace == "" {
-			f.namespace, err = f.kubernetes.defaultNamespace()
+			f.namespace, err = f.kubernetes.DefaultNamespace()
 		}
 
 		if err != nil {
@@ -228,7 +229,7 @@ func newRuleListVerb(s Streams) *cobra.Command {
 	f := &kubectlCraneFlags{}
 	var recommender string
 	cmd := verb("list", "List RecommendationRules", func(ctx context.Context) error {
-		c, err := f.kubernetes.objectClient()
+		c, err := f.kubernetes.ObjectClient()
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/internal/component/documents"
+	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/migrate"
 )
 
@@ -50,8 +52,8 @@ type clusterAccess struct {
 }
 
 // untypedClient returns a client of all kinds, and the version of the API server.
-func untypedClient(k *kubernetesFlags) (clusterAccess, error) {
-	config, err := k.config()
+func untypedClient(k *clusteraccess.Access) (clusterAccess, error) {
+	config, err := k.Config()
 	if err != nil {
 		return clusterAccess{}, err
 	}
@@ -76,7 +78,7 @@ func untypedClient(k *kubernetesFlags) (clusterAccess, error) {
 }
 
 func newMigrateCheckCommand(s Streams) *cobra.Command {
-	var access kubernetesFlags
+	var access clusteraccess.Access
 	var output string
 	var namespaces []string
 
@@ -102,7 +104,7 @@ func newMigrateCheckCommand(s Streams) *cobra.Command {
 	return cmd
 }
 
-func runMigrateCheck(ctx context.Context, s Streams, access *kubernetesFlags, namespaces []string, output string) error {
+func runMigrateCheck(ctx context.Context, s Streams, access *clusteraccess.Access, namespaces []string, output string) error {
 	cluster, err := untypedClient(access)
 	if err != nil {
 		return err
@@ -115,7 +117,7 @@ func runMigrateCheck(ctx context.Context, s Streams, access *kubernetesFlags, na
 
 	render := map[string]func() error{
 		outputTable: func() error { return renderMigrateCheck(s.Out, report) },
-		outputJSON:  func() error { return encodeJSON(s.Out, report) },
+		outputJSON:  func() error { return documents.WriteJSON(s.Out, report) },
 		outputHTML:  func() error { return executeTemplate(s.Out, "migrate", migratePage(report)) },
 	}[output]
 
@@ -134,7 +136,7 @@ func runMigrateCheck(ctx context.Context, s Streams, access *kubernetesFlags, na
 }
 
 func newMigrateExportCommand(s Streams) *cobra.Command {
-	var access kubernetesFlags
+	var access clusteraccess.Access
 	var choices migrate.Options
 	var namespaces []string
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"crane.io/crane/internal/component/texttable"
+	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/internal/migrate"
 )
 
@@ -20,7 +21,7 @@ const maxListedNames = 3
 
 // renderMigrateCheck writes the report as text.
 func renderMigrateCheck(w io.Writer, r *migrate.Report) error {
-	columns := terminalWidth(w)
+	columns := progressline.TerminalWidth(w)
 	var b strings.Builder
 	for _, line := range migrateSummary(r) {
 		b.WriteString(wrapText("", line, columns))

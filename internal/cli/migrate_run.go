@@ -17,7 +17,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/component/documents"
 	"crane.io/crane/internal/component/texttable"
+	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/migrate"
 )
@@ -27,7 +29,7 @@ const defaultMigrateTimeout = 5 * time.Minute
 
 // migrateOptions are the flags of the commands that plan and run a migration.
 type migrateOptions struct {
-	kubernetes kubernetesFlags
+	kubernetes clusteraccess.Access
 	choices    migrate.Options
 	manifests  string
 	stateFile  string
@@ -140,7 +142,7 @@ writes gocrane's configuration as values of Crane's chart: helm template with th
 
 func renderMigratePlan(s Streams, plan *migrate.Plan, output string) error {
 	if output == outputJSON {
-		return encodeJSON(s.Out, plan)
+		return documents.WriteJSON(s.Out, plan)
 	}
 
 	for n, step := range plan.Steps {
@@ -278,7 +280,7 @@ func printMigrateStatus(ctx context.Context, s Streams, m *migrate.Migration, ou
 
 	switch {
 	case output == outputJSON && j != nil:
-		return encodeJSON(s.Out, migrateStatus{j, nodes})
+		return documents.WriteJSON(s.Out, migrateStatus{j, nodes})
 	case j != nil:
 		err = printMigrateSteps(s.Out, j)
 	default:

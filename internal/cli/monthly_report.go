@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/recommendation/savingsrecord"
 	"crane.io/crane/pkg/savings"
 )
@@ -40,7 +41,7 @@ const reportExample = `  crane report --month 2026-11
 
 // reportOptions are the flags of `crane report`.
 type reportOptions struct {
-	kubernetes      kubernetesFlags
+	kubernetes      clusteraccess.Access
 	cranedNamespace string
 	month           string
 	output          string
@@ -95,7 +96,7 @@ func (o *reportOptions) run(ctx context.Context, s Streams, now time.Time) error
 		return usageError(fmt.Errorf("--month: %w", err))
 	}
 
-	c, err := o.kubernetes.objectClient()
+	c, err := o.kubernetes.ObjectClient()
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (o *reportOptions) run(ctx context.Context, s Streams, now time.Time) error
 		return err
 	}
 
-	r.server = o.kubernetes.serverName()
+	r.server = o.kubernetes.ServerName()
 	if err := render(s.Out, r); err != nil {
 		return fmt.Errorf("failed to write the report: %w", err)
 	}

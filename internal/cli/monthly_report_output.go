@@ -19,7 +19,9 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"crane.io/crane/internal/component/documents"
 	"crane.io/crane/internal/component/texttable"
+	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/savings"
 	"crane.io/crane/pkg/series"
 )
@@ -111,7 +113,7 @@ func renderReportTable(w io.Writer, r *monthlyReport) error {
 
 	text.WriteString("\n")
 	for _, note := range r.notes() {
-		text.WriteString(wrapText("", note, terminalWidth(w)))
+		text.WriteString(wrapText("", note, progressline.TerminalWidth(w)))
 	}
 
 	_, err := io.WriteString(w, text.String())
@@ -187,7 +189,7 @@ type jsonMonthlyReport struct {
 }
 
 func renderReportJSON(w io.Writer, r *monthlyReport) error {
-	return encodeJSON(w, jsonMonthlyReport{
+	return documents.WriteJSON(w, jsonMonthlyReport{
 		Schema:        reportSchema,
 		Month:         r.month.Format(savings.MonthLayout),
 		Until:         r.until,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
@@ -56,9 +57,9 @@ func newJSONGroupSize(s rightsize.Sizing, target jsonAmounts) *jsonGroupSize {
 }
 
 // nodeGroupLines returns one line of text per node group of the i-th container, with the recommendation for a resource and its saving.
-func (r *report) nodeGroupLines(it item, i int, of metrics.UsageKind) []string {
+func (r *report) nodeGroupLines(it sizereport.Item, i int, of metrics.UsageKind) []string {
 	var out []string
-	for n, g := range it.plan.Containers[i].NodeGroups {
+	for n, g := range it.Plan.Containers[i].NodeGroups {
 		sizing := g.Memory
 		s := resourceSize{resource: of, target: floatValue(g.Target.MemoryRequest, 1)}
 		if of == metrics.CPU {
@@ -69,10 +70,10 @@ func (r *report) nodeGroupLines(it item, i int, of metrics.UsageKind) []string {
 		text := sizing.Message
 		if sizing.Status == rightsize.Ready {
 			text = s.format(s.target)
-			if len(it.groupSavings) > 0 && it.groupSavings[i][n].Counted > 0 {
-				saving := it.groupSavings[i][n].Hourly.Memory
+			if len(it.GroupSavings) > 0 && it.GroupSavings[i][n].Counted > 0 {
+				saving := it.GroupSavings[i][n].Hourly.Memory
 				if of == metrics.CPU {
-					saving = it.groupSavings[i][n].Hourly.CPU
+					saving = it.GroupSavings[i][n].Hourly.CPU
 				}
 
 				text += ", " + r.moneyText(saving)

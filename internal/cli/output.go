@@ -10,6 +10,10 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"crane.io/crane/internal/component/documents"
+	"crane.io/crane/internal/recommendation/requestpatch"
+	"crane.io/crane/internal/recommendation/sizereport"
 )
 
 // The output formats of `crane recommend`.
@@ -27,7 +31,7 @@ type renderer func(s Streams, r *report) error
 
 // outputFormats returns the formats in the order of the help text.
 func outputFormats() []string {
-	return append([]string{outputTable, outputJSON, outputYAML, outputCSV, outputMarkdown, outputHTML}, patchFormats()...)
+	return append([]string{outputTable, outputJSON, outputYAML, outputCSV, outputMarkdown, outputHTML}, requestpatch.Formats()...)
 }
 
 // rendererFor returns the renderer of a format, or nil if the format is unknown.
@@ -36,15 +40,15 @@ func rendererFor(output string) renderer {
 		return func(s Streams, r *report) error { return render(s.Out, r) }
 	}
 
-	manifest := func(render func(out, notes io.Writer, r *sizeReport) error) renderer {
-		return func(s Streams, r *report) error { return render(s.Out, s.Err, r.sizeReport) }
+	manifest := func(render func(out, notes io.Writer, r *sizereport.Report) error) renderer {
+		return func(s Streams, r *report) error { return render(s.Out, s.Err, r.Report) }
 	}
 
 	return map[string]renderer{
 		outputTable: plain(renderTable), outputJSON: plain(renderJSON), outputYAML: plain(renderYAML),
 		outputCSV: plain(renderCSV), outputMarkdown: plain(renderMarkdown), outputHTML: plain(renderHTML),
-		outputKustomize: manifest(renderKustomize), outputStrategicMerge: manifest(renderStrategicMerge), outputJSONPatch: manifest(renderJSONPatch),
-		outputHelmValues: manifest(renderHelmValues),
+		requestpatch.Kustomize: manifest(requestpatch.WriteKustomize), requestpatch.StrategicMerge: manifest(requestpatch.WriteStrategicMerge), requestpatch.JSONPatch: manifest(requestpatch.WriteJSONPatch),
+		requestpatch.HelmValues: manifest(requestpatch.WriteHelmValues),
 	}[output]
 }
 
@@ -60,7 +64,7 @@ func checkTableOrJSON(output string) error {
 // writeReport writes a report with render, or as JSON.
 func writeReport[T any](w io.Writer, output, name string, report T, render func(io.Writer, T) error) error {
 	if output == outputJSON {
-		render = func(w io.Writer, report T) error { return encodeJSON(w, report) }
+		render = func(w io.Writer, report T) error { return documents.WriteJSON(w, report) }
 	}
 
 	if err := render(w, report); err != nil {
@@ -99,7 +103,7 @@ func renderYAML(w io.Writer, r *report) error {
 	}
 
 	for i := range workloads {
-		if err := writeYAML(w, "", workloads[i:i+1]); err != nil {
+		if err := documents.WriteYAML(w, "", workloads[i:i+1]); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"k8s.io/utils/ptr"
+
+	"crane.io/crane/internal/component/texttable"
 )
 
 // renderCSV writes one row per container or group, with a header. Amounts are numbers in cores, bytes, fractions and
@@ -52,12 +54,12 @@ func (r csvReport) containers() [][]string {
 	for i, w := range r.json().Workloads {
 		for c, container := range w.Containers {
 			line := []string{
-				escapeFormula(w.Namespace), w.APIVersion, w.Kind, escapeFormula(w.Name), strconv.Itoa(int(w.Replicas)), escapeFormula(container.Name), container.Role,
+				texttable.EscapeFormula(w.Namespace), w.APIVersion, w.Kind, texttable.EscapeFormula(w.Name), strconv.Itoa(int(w.Replicas)), texttable.EscapeFormula(container.Name), container.Role,
 			}
 			line = append(line, csvResourceCells(container.CPU)...)
 			line = append(line, csvResourceCells(container.Memory)...)
 			line = append(line, r.savingCells(container.Saving)...)
-			lines = append(lines, append(line, escapeFormula(r.note(r.items[i], c))))
+			lines = append(lines, append(line, texttable.EscapeFormula(r.note(r.Items[i], c))))
 		}
 	}
 
@@ -89,11 +91,11 @@ func csvResourceCells(r *jsonResource) []string {
 }
 
 func (r csvReport) savingCells(s *jsonSaving) []string {
-	if s == nil || r.prices == nil {
+	if s == nil || r.Prices == nil {
 		return make([]string, 4)
 	}
 
-	return []string{formatNumber(s.CPU), strconv.FormatInt(s.Memory, 10), formatNumber(s.Monthly), escapeFormula(r.prices.book.Currency)}
+	return []string{formatNumber(s.CPU), strconv.FormatInt(s.Memory, 10), formatNumber(s.Monthly), texttable.EscapeFormula(r.Prices.Book.Currency)}
 }
 
 func (r csvReport) groupLines() [][]string {
@@ -104,7 +106,7 @@ func (r csvReport) groupLines() [][]string {
 
 	for _, g := range r.json().Groups {
 		line := []string{
-			escapeFormula(g.Name), strconv.Itoa(g.Workloads), strconv.Itoa(g.Containers), strconv.Itoa(g.WithoutNumber),
+			texttable.EscapeFormula(g.Name), strconv.Itoa(g.Workloads), strconv.Itoa(g.Containers), strconv.Itoa(g.WithoutNumber),
 			formatNumber(g.CPU.Current), formatNumber(g.CPU.Recommended), formatNumber(g.Memory.Current), formatNumber(g.Memory.Recommended),
 		}
 		lines = append(lines, append(line, r.savingCells(g.Saving)...))

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/recommendation/sizereport"
 )
 
 //go:embed output.html.tmpl
@@ -86,18 +87,18 @@ type htmlReport struct{ *report }
 func (r htmlReport) page() htmlPage {
 	s := rowReport(r).data()
 	t := r.totals()
-	page := htmlPage{Subtitle: r.subtitle(), Sources: r.sources.lines()}
-	if !r.fromFiles() {
+	page := htmlPage{Subtitle: r.Subtitle(), Sources: r.Sources.Lines()}
+	if !r.FromFiles() {
 		page.Totals = []htmlTotal{
 			{"CPU requests", formatCores(t.cpuNow) + " cores", formatCores(t.cpuRecommended) + " cores", percentText(t.cpuNow, t.cpuRecommended)},
 			{"Memory requests", formatGiB(t.memoryNow), formatGiB(t.memoryRecommended), percentText(t.memoryNow, t.memoryRecommended)},
 		}
 	}
 
-	if r.prices != nil {
-		page.Prices = r.prices.description()
+	if r.Prices != nil {
+		page.Prices = r.Prices.Description()
 		_, all := r.savingsByNamespace()
-		page.Totals = append(page.Totals, htmlTotal{Title: "Saving", New: savingCell(all.Saving) + " " + r.prices.book.Currency, Change: "a month"})
+		page.Totals = append(page.Totals, htmlTotal{Title: "Saving", New: savingCell(all.Saving) + " " + r.Prices.Book.Currency, Change: "a month"})
 	}
 
 	last := len(s.header) - 1 // the column of notes
@@ -147,16 +148,16 @@ func (r htmlReport) page() htmlPage {
 		view := htmlWorkload{
 			jsonWorkload: w,
 			ID:           explanationID(i),
-			Title:        r.items[i].workload.Ref.String(),
-			Open:         len(r.items) <= maxExpanded,
+			Title:        r.Items[i].Workload.Ref.String(),
+			Open:         len(r.Items) <= maxExpanded,
 		}
 
-		if r.prices != nil && savingCell(r.items[i].saving) != emptyCell {
-			view.Money = savingCell(r.items[i].saving) + " " + r.prices.book.Currency + " a month"
+		if r.Prices != nil && savingCell(r.Items[i].Saving) != emptyCell {
+			view.Money = savingCell(r.Items[i].Saving) + " " + r.Prices.Book.Currency + " a month"
 		}
 
 		for c := range w.Containers {
-			view.Details = append(view.Details, r.container(r.items[i], c, w.Containers[c]))
+			view.Details = append(view.Details, r.container(r.Items[i], c, w.Containers[c]))
 		}
 		page.Workloads = append(page.Workloads, view)
 	}
@@ -171,8 +172,8 @@ func (r htmlReport) linkRows(rows []htmlRow, column int) {
 	}
 
 	next := 0
-	for i, it := range r.items {
-		for range it.plan.Containers {
+	for i, it := range r.Items {
+		for range it.Plan.Containers {
 			rows[next].Cells[column].Link = explanationID(i)
 			next++
 		}
@@ -199,9 +200,9 @@ type htmlResource struct {
 	NoReplayYet bool
 }
 
-func (r htmlReport) container(it item, i int, c jsonContainer) htmlContainer {
+func (r htmlReport) container(it sizereport.Item, i int, c jsonContainer) htmlContainer {
 	out := htmlContainer{Name: c.Name, Role: c.Role}
-	if i < len(it.savings) {
+	if i < len(it.Savings) {
 		out.Saving = containerSaving(r.report, it, i)
 	}
 
@@ -219,13 +220,13 @@ func (r htmlReport) container(it item, i int, c jsonContainer) htmlContainer {
 		}
 
 		resource := metrics.UsageKind(strings.ToLower(view.Name))
-		s := newResourceSize(it.plan.Containers[i], resource)
-		view.Use = useText(s, it.usage[i].of(resource))
+		s := newResourceSize(it.Plan.Containers[i], resource)
+		view.Use = useText(s, it.Usage[i].For(resource))
 		view.Policy = r.policyText(s)
 		view.Groups = r.nodeGroupLines(it, i, s.resource)
 		view.ReplayView = newHTMLReplay(view.Replay, s)
 		view.CalibrationChart = newCalibrationChart(view.Calibration, s)
-		view.NoReplayYet = r.withReplays && view.ReplayView == nil
+		view.NoReplayYet = r.WithReplays && view.ReplayView == nil
 		out.Resources = append(out.Resources, view)
 	}
 

@@ -11,7 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"crane.io/crane/internal/component/documents"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/clusterstate"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
@@ -164,7 +167,7 @@ func renderJSON(w io.Writer, r *report) error {
 	workloads := out.Workloads
 
 	out.Workloads = []jsonWorkload{}
-	frame, err := indented("", out)
+	frame, err := documents.IndentJSON("", out)
 	if err != nil {
 		return err
 	}
@@ -180,7 +183,7 @@ func renderJSON(w io.Writer, r *report) error {
 	_, _ = buffer.WriteString(strings.TrimSuffix(noWorkloads, "]"))
 
 	for i := range workloads {
-		text, err := indented("    ", workloads[i])
+		text, err := documents.IndentJSON("    ", workloads[i])
 		if err != nil {
 			return err
 		}
@@ -202,19 +205,19 @@ func renderJSON(w io.Writer, r *report) error {
 func (r *report) json() jsonReport {
 	t := r.totals()
 	out := jsonReport{
-		Sources:   newJSONSources(r.sources),
+		Sources:   newJSONSources(r.Sources),
 		Schema:    jsonSchema,
-		Time:      r.now.UTC(),
-		Policy:    r.policyName,
-		Window:    series.FormatDuration(r.window),
-		Workloads: make([]jsonWorkload, 0, len(r.items)),
+		Time:      r.Now.UTC(),
+		Policy:    r.PolicyName,
+		Window:    series.FormatDuration(r.Window),
+		Workloads: make([]jsonWorkload, 0, len(r.Items)),
 		Totals: jsonTotals{
 			CPU:    jsonTotal{Current: t.cpuNow, Recommended: t.cpuRecommended},
 			Memory: jsonTotal{Current: t.memoryNow, Recommended: t.memoryRecommended},
 		},
 	}
 
-	for _, it := range r.items {
+	for _, it := range r.Items {
 		out.Workloads = append(out.Workloads, r.jsonWorkload(it))
 	}
 
@@ -226,36 +229,36 @@ func (r *report) json() jsonReport {
 	return out
 }
 
-func (r *report) jsonWorkload(it item) jsonWorkload {
+func (r *report) jsonWorkload(it sizereport.Item) jsonWorkload {
 	w := jsonWorkload{
-		Namespace:   it.workload.Namespace,
-		APIVersion:  it.workload.APIVersion,
-		Kind:        it.workload.Kind,
-		Name:        it.workload.Name,
-		Replicas:    it.workload.Replicas,
-		State:       string(it.plan.State),
-		Action:      string(it.plan.Action),
-		Description: it.plan.Description,
-		Containers:  make([]jsonContainer, 0, len(it.plan.Containers)),
+		Namespace:   it.Workload.Namespace,
+		APIVersion:  it.Workload.APIVersion,
+		Kind:        it.Workload.Kind,
+		Name:        it.Workload.Name,
+		Replicas:    it.Workload.Replicas,
+		State:       string(it.Plan.State),
+		Action:      string(it.Plan.Action),
+		Description: it.Plan.Description,
+		Containers:  make([]jsonContainer, 0, len(it.Plan.Containers)),
 	}
 
-	for i, rec := range it.plan.Containers {
-		c, _ := it.workload.Container(rec.Container)
+	for i, rec := range it.Plan.Containers {
+		c, _ := it.Workload.Container(rec.Container)
 		out := jsonContainer{Name: rec.Container, Role: string(c.Role), NodeGroups: newJSONNodeGroups(rec.NodeGroups)}
-		if slices.Contains(r.resources, metrics.CPU) {
-			out.CPU = jsonSizing(rec.CPU, it.usage[i].cpu,
+		if slices.Contains(r.Resources, metrics.CPU) {
+			out.CPU = jsonSizing(rec.CPU, it.Usage[i].CPU,
 				amounts(rec.Current.CPURequest, rec.Current.CPULimit, rightsize.FormatCPU, 1000),
 				amounts(rec.Target.CPURequest, rec.Target.CPULimit, rightsize.FormatCPU, 1000))
 		}
 
-		if slices.Contains(r.resources, metrics.Memory) {
-			out.Memory = jsonSizing(rec.Memory, it.usage[i].memory,
+		if slices.Contains(r.Resources, metrics.Memory) {
+			out.Memory = jsonSizing(rec.Memory, it.Usage[i].Memory,
 				amounts(rec.Current.MemoryRequest, rec.Current.MemoryLimit, rightsize.FormatMemory, 1),
 				amounts(rec.Target.MemoryRequest, rec.Target.MemoryLimit, rightsize.FormatMemory, 1))
 		}
 
-		if i < len(it.evidence) {
-			out.addReplays(it.evidence[i])
+		if i < len(it.Evidence) {
+			out.addReplays(it.Evidence[i])
 		}
 		w.Containers = append(w.Containers, out)
 	}
@@ -272,7 +275,7 @@ func (c *jsonContainer) addReplays(e rightsize.Evidence) {
 	}
 }
 
-func jsonSizing(s rightsize.Sizing, u usageSummary, current, target jsonAmounts) *jsonResource {
+func jsonSizing(s rightsize.Sizing, u sizereport.UsageSummary, current, target jsonAmounts) *jsonResource {
 	out := &jsonResource{
 		Status:      string(s.Status),
 		Message:     s.Message,
@@ -283,12 +286,12 @@ func jsonSizing(s rightsize.Sizing, u usageSummary, current, target jsonAmounts)
 		Evidence: jsonEvidence{
 			Days:       s.Days,
 			Confidence: float64(s.Confidence),
-			Samples:    u.samples,
-			Mean:       u.mean,
-			P50:        u.p50,
-			P95:        u.p95,
-			P99:        u.p99,
-			Max:        u.max,
+			Samples:    u.Samples,
+			Mean:       u.Mean,
+			P50:        u.P50,
+			P95:        u.P95,
+			P99:        u.P99,
+			Max:        u.Max,
 			Estimate:   s.Estimate,
 		},
 	}
@@ -331,16 +334,16 @@ type jsonSources struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-func newJSONSources(s sources) *jsonSources {
-	if s.history == "" && s.workloads == "" {
+func newJSONSources(s clusterstate.Sources) *jsonSources {
+	if s.History == "" && s.Workloads == "" {
 		return nil
 	}
 
 	return &jsonSources{
-		History:     s.history,
-		Workloads:   s.workloads,
-		Nodes:       s.nodes,
-		Autoscalers: s.autoscalers,
-		Missing:     s.missing,
+		History:     s.History,
+		Workloads:   s.Workloads,
+		Nodes:       s.Nodes,
+		Autoscalers: s.Autoscalers,
+		Missing:     s.Missing,
 	}
 }

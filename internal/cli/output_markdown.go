@@ -15,7 +15,7 @@ import (
 func renderMarkdown(w io.Writer, r *report) error {
 	s := rowReport{r}.data()
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Recommended requests\n\n%s\n\n", markdownText(r.subtitle()))
+	fmt.Fprintf(&b, "# Recommended requests\n\n%s\n\n", markdownText(r.Subtitle()))
 
 	line := func(row table.Row, mark string) {
 		b.WriteString("|")
@@ -48,11 +48,11 @@ func renderMarkdown(w io.Writer, r *report) error {
 	if len(s.footer) > 0 {
 		line(s.footer, "**")
 	}
-	if r.prices != nil {
-		fmt.Fprintf(&b, "\n%s\n", markdownText(r.prices.description()))
+	if r.Prices != nil {
+		fmt.Fprintf(&b, "\n%s\n", markdownText(r.Prices.Description()))
 	}
 
-	for _, text := range r.sources.lines() {
+	for _, text := range r.Sources.Lines() {
 		fmt.Fprintf(&b, "\n%s\n", markdownText(text))
 	}
 

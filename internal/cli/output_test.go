@@ -22,6 +22,7 @@ import (
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
@@ -74,7 +75,7 @@ func TestYAMLMatchesJSON(t *testing.T) {
 	if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
 		t.Error(diff)
 	}
-	if out := render(t, outputYAML, &report{sizeReport: &sizeReport{}}); !strings.HasSuffix(out, "\nworkloads: []\n") {
+	if out := render(t, outputYAML, &report{Report: &sizereport.Report{}}); !strings.HasSuffix(out, "\nworkloads: []\n") {
 		t.Errorf("without workloads:\n%s", out)
 	}
 }
@@ -83,14 +84,14 @@ func TestYAMLMatchesJSON(t *testing.T) {
 func markupFixtureReport() *report {
 	r := fixtureReport()
 	const bad = `=1+1<script>alert("x")</script>|` + "`b`*c*"
-	it := &r.items[0]
-	it.workload.Name = bad
-	it.workload.Containers[1].Name = bad
-	it.plan.Containers[1].Container = bad
-	it.plan.Description = bad
-	it.plan.Containers[1].CPU.Steps[0].Detail = bad
-	it.plan.Containers[1].CPU.Message = bad
-	r.items = r.items[:1]
+	it := &r.Items[0]
+	it.Workload.Name = bad
+	it.Workload.Containers[1].Name = bad
+	it.Plan.Containers[1].Container = bad
+	it.Plan.Description = bad
+	it.Plan.Containers[1].CPU.Steps[0].Detail = bad
+	it.Plan.Containers[1].CPU.Message = bad
+	r.Items = r.Items[:1]
 
 	return r
 }
@@ -149,25 +150,25 @@ func TestHTMLNavigation(t *testing.T) {
 	}
 
 	r := pricedFixtureReport(t)
-	r = view.apply(r.sizeReport)
+	r = view.apply(r.Report)
 
-	for i := 1; i < len(r.items); i++ {
-		if a, b := r.items[i-1].saving.Hourly.Total().PerHour(), r.items[i].saving.Hourly.Total().PerHour(); a < b {
+	for i := 1; i < len(r.Items); i++ {
+		if a, b := r.Items[i-1].Saving.Hourly.Total().PerHour(), r.Items[i].Saving.Hourly.Total().PerHour(); a < b {
 			t.Errorf("row %d saves %g, the next one %g", i, a, b)
 		}
 	}
 
 	page := render(t, outputHTML, r)
 	var rows int
-	for i, it := range r.items {
+	for i, it := range r.Items {
 		id := fmt.Sprintf("workload-%d", i+1)
-		rows += len(it.plan.Containers)
+		rows += len(it.Plan.Containers)
 
-		if n := strings.Count(page, `<a href="#`+id+`">`); n != len(it.plan.Containers) {
-			t.Errorf("%s: %d rows link to its explanation, want %d", it.workload.Ref, n, len(it.plan.Containers))
+		if n := strings.Count(page, `<a href="#`+id+`">`); n != len(it.Plan.Containers) {
+			t.Errorf("%s: %d rows link to its explanation, want %d", it.Workload.Ref, n, len(it.Plan.Containers))
 		}
-		if want := fmt.Sprintf(`id="%s"`, id); !regexp.MustCompile(want + `[^>]*>\s*<summary>` + regexp.QuoteMeta(html.EscapeString(it.workload.Ref.String()))).MatchString(page) {
-			t.Errorf("no explanation of %s with %s", it.workload.Ref, want)
+		if want := fmt.Sprintf(`id="%s"`, id); !regexp.MustCompile(want + `[^>]*>\s*<summary>` + regexp.QuoteMeta(html.EscapeString(it.Workload.Ref.String()))).MatchString(page) {
+			t.Errorf("no explanation of %s with %s", it.Workload.Ref, want)
 		}
 	}
 
@@ -182,12 +183,12 @@ func TestHTMLNavigation(t *testing.T) {
 // TestCSVIsRectangular checks that each row has a cell for each title.
 func TestCSVIsRectangular(t *testing.T) {
 	files := fixtureReport()
-	files.resources = []metrics.UsageKind{metrics.CPU}
+	files.Resources = []metrics.UsageKind{metrics.CPU}
 	grouped := pricedFixtureReport(t)
 
 	grouped.groupBy = byWorkload
 	for name, r := range map[string]*report{
-		"priced": pricedFixtureReport(t), "without prices": fixtureReport(), "files": files, "groups": grouped, "markup": markupFixtureReport(), "empty": {sizeReport: &sizeReport{}},
+		"priced": pricedFixtureReport(t), "without prices": fixtureReport(), "files": files, "groups": grouped, "markup": markupFixtureReport(), "empty": {Report: &sizereport.Report{}},
 	} {
 		lines, err := csv.NewReader(strings.NewReader(render(t, outputCSV, r))).ReadAll()
 		if err != nil {
@@ -219,7 +220,7 @@ func TestTableFitsTerminal(t *testing.T) {
 // TestNodeGroups checks that JSON, text and HTML contain the recommendations per node group.
 func TestNodeGroups(t *testing.T) {
 	r := fixtureReport()
-	c := &r.items[0].plan.Containers[0]
+	c := &r.Items[0].Plan.Containers[0]
 	c.NodeGroups = []rightsize.NodeGroupSize{
 		{Group: "pool=big", Pods: 4, CPU: c.CPU, Memory: c.Memory, Target: rightsize.Resources{CPURequest: new(series.MilliCPU(100)), MemoryRequest: new(series.Bytes(64 << 20))}},
 		{Group: "pool=small", Pods: 1, CPU: c.CPU, Memory: rightsize.Sizing{Status: rightsize.Learning, Message: "learning, 1 of 7 days"}, Target: rightsize.Resources{CPURequest: new(series.MilliCPU(30))}},
@@ -252,9 +253,9 @@ func TestNodeGroups(t *testing.T) {
 // TestNodeGroupSavings checks that the recommendation of a node group is priced with the nodes of that group.
 func TestNodeGroupSavings(t *testing.T) {
 	r := fixtureReport()
-	web := &r.items[0]
-	web.workload.Kind = "DaemonSet"
-	c := &web.plan.Containers[0]
+	web := &r.Items[0]
+	web.Workload.Kind = "DaemonSet"
+	c := &web.Plan.Containers[0]
 	c.Current.CPURequest = new(series.MilliCPU(1000))
 	c.Current.MemoryRequest = new(series.Bytes(1 << 30))
 
@@ -276,7 +277,7 @@ func TestNodeGroupSavings(t *testing.T) {
 	groupOf := map[string]string{}
 	for name, pool := range map[string]string{"a": "cheap", "b": "cheap", "c": "dear"} {
 		nodes = append(nodes, cost.Node{Name: name, Labels: map[string]string{"pool": pool}, Size: cost.Amounts{CPU: 4000, Memory: 8 << 30}})
-		placed.Pods = append(placed.Pods, workload.Pod{Name: name, Node: name, Owner: web.workload.Ref})
+		placed.Pods = append(placed.Pods, workload.Pod{Name: name, Node: name, Owner: web.Workload.Ref})
 		groupOf[name] = "pool=" + pool
 	}
 
@@ -285,7 +286,7 @@ func TestNodeGroupSavings(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r.price(&priceInfo{book: book}, tariff, placed.Placement(), groupOf)
+	r.Price(&sizereport.PriceInfo{Book: book}, tariff, placed.Placement(), groupOf)
 	var out jsonReport
 	if err := json.Unmarshal([]byte(render(t, outputJSON, r)), &out); err != nil {
 		t.Fatal(err)
@@ -306,7 +307,7 @@ func TestNodeGroupSavings(t *testing.T) {
 // TestStackedTable checks that a narrow table does not wrap names and prints containers below their workload.
 func TestStackedTable(t *testing.T) {
 	r := pricedFixtureReport(t)
-	r.items[0].plan.Containers[0].Container = "a-container-whose-name-has-no-room-beside-its-numbers"
+	r.Items[0].Plan.Containers[0].Container = "a-container-whose-name-has-no-room-beside-its-numbers"
 
 	grouped := *r
 	grouped.groupBy = byWorkload

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/pause"
 )
 
@@ -23,7 +24,7 @@ stops. "crane resume" permits writes again.`
 
 // newPauseCommand returns `crane pause`, or `crane resume`.
 func newPauseCommand(s Streams, paused bool) *cobra.Command {
-	var access kubernetesFlags
+	var access clusteraccess.Access
 	var namespace, reason string
 	cmd := &cobra.Command{
 		Use:     "pause",
@@ -32,7 +33,7 @@ func newPauseCommand(s Streams, paused bool) *cobra.Command {
 		Args:    noArgs,
 		Example: "  crane pause --reason 'incident 7'\n  crane resume",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			clients, _, err := access.clientset()
+			clients, _, err := access.Clientset()
 			if err != nil {
 				return err
 			}

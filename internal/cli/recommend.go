@@ -14,8 +14,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/historyserver"
+	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/internal/recommendation/pricebook"
+	"crane.io/crane/internal/recommendation/requestpatch"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
@@ -41,9 +46,9 @@ const recommendExample = `  crane recommend
 
 // recommendOptions are the flags of `crane recommend`.
 type recommendOptions struct {
-	prometheus *prometheusFlags
-	kubernetes *kubernetesFlags
-	cache      cacheFlags
+	prometheus *historyserver.Server
+	kubernetes *clusteraccess.Access
+	cache      profile.CacheConfig
 	namespaces []string
 	all        bool
 	from       string
@@ -70,7 +75,7 @@ type recommendOptions struct {
 }
 
 func newRecommendCommand(s Streams) *cobra.Command {
-	o := &recommendOptions{prometheus: newPrometheusFlags(), kubernetes: &kubernetesFlags{}}
+	o := &recommendOptions{prometheus: historyserver.NewServer(), kubernetes: &clusteraccess.Access{}}
 	cmd := &cobra.Command{
 		Use:     "recommend",
 		Aliases: []string{"rec"},
@@ -79,7 +84,7 @@ func newRecommendCommand(s Streams) *cobra.Command {
 		Example: recommendExample,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.prometheus.complete()
+			o.prometheus.Complete()
 			if o.output == outputHTML && !cmd.Flags().Changed("evidence") {
 				o.evidence = true // The page is self-contained.
 			}
@@ -203,7 +208,7 @@ func (o *recommendOptions) validate(fs *pflag.FlagSet) error {
 	}
 
 	if o.from == "" {
-		if o.prometheus.service != "" && fs.Changed("prometheus") {
+		if o.prometheus.Service != "" && fs.Changed("prometheus") {
 			errs = append(errs, errors.New("--prometheus and --prometheus-service are mutually exclusive"))
 		}
 		if fs.Changed("resource") {
@@ -247,27 +252,27 @@ func (o *recommendOptions) validateOutput() error {
 }
 
 // collector returns the collector of the recommendations that the flags select.
-func (o *recommendOptions) collector(s Streams) *collector {
-	out := &collector{
-		prometheus:      o.prometheus,
-		cache:           o.cache,
-		from:            o.from,
-		resource:        o.resource,
-		kubernetes:      o.kubernetes,
-		namespaces:      o.namespaces,
-		selectWorkloads: o.selectWorkloads,
-		policies:        o.policies,
-		historyLength:   o.historyLength,
-		prices:          o.prices,
-		reaction:        o.reaction,
-		forPatches:      isPatch(o.output),
-		needsRequests:   o.needsRequests(),
-		withReplays:     o.evidence || o.explain != "",
-		output:          s.Err,
+func (o *recommendOptions) collector(s Streams) *sizereport.Collector {
+	out := &sizereport.Collector{
+		Prometheus:      o.prometheus,
+		Cache:           o.cache,
+		From:            o.from,
+		Resource:        o.resource,
+		Kubernetes:      o.kubernetes,
+		Namespaces:      o.namespaces,
+		SelectWorkloads: o.selectWorkloads,
+		Policies:        o.policies,
+		HistoryLength:   o.historyLength,
+		Prices:          o.prices,
+		Reaction:        o.reaction,
+		ForPatches:      requestpatch.IsFormat(o.output),
+		NeedsRequests:   o.needsRequests(),
+		WithReplays:     o.evidence || o.explain != "",
+		Output:          s.Err,
 	}
 
-	if isPatch(o.output) && o.output != outputHelmValues {
-		out.readTemplates = findTemplates
+	if requestpatch.IsFormat(o.output) && o.output != requestpatch.HelmValues {
+		out.ReadTemplates = requestpatch.ReadTemplates
 	}
 
 	return out
@@ -279,7 +284,7 @@ func (o *recommendOptions) needsRequests() bool {
 }
 
 func (o *recommendOptions) run(ctx context.Context, s Streams) error {
-	found, err := o.collector(s).collect(ctx)
+	found, err := o.collector(s).Collect(ctx)
 	if err != nil {
 		return err
 	}

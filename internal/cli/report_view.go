@@ -7,12 +7,13 @@ import (
 	"math"
 	"strings"
 
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/recommend"
 )
 
 // report is a part of a report, as the flags select, sort and group it.
 type report struct {
-	*sizeReport
+	*sizereport.Report
 
 	// groupBy is the grouping of the rows, empty for one row per container; filtered is set if the view selects a
 	// part of the report.
@@ -24,8 +25,8 @@ type report struct {
 }
 
 func (r *report) hasNumbers() bool {
-	for _, it := range r.items {
-		if it.plan.State == recommend.Ready {
+	for _, it := range r.Items {
+		if it.Plan.State == recommend.Ready {
 			return true
 		}
 	}
@@ -35,20 +36,20 @@ func (r *report) hasNumbers() bool {
 
 // emptyMessage explains why there is no recommendation.
 func (r *report) emptyMessage() string {
-	if len(r.items) == 0 && len(r.emptyNamespaces) > 0 {
-		return "nothing to recommend: " + strings.Join(r.emptyNamespaces, "; ")
+	if len(r.Items) == 0 && len(r.EmptyNamespaces) > 0 {
+		return "nothing to recommend: " + strings.Join(r.EmptyNamespaces, "; ")
 	}
 
-	if len(r.items) == 0 && r.filtered {
+	if len(r.Items) == 0 && r.filtered {
 		return "nothing to recommend: no workload matches the filters" + r.filterHint
 	}
 
-	if len(r.items) == 0 {
-		return strings.Join(append([]string{"nothing to recommend: no workload was found"}, r.sources.missing...), "; missing metric: ")
+	if len(r.Items) == 0 {
+		return strings.Join(append([]string{"nothing to recommend: no workload was found"}, r.Sources.Missing...), "; missing metric: ")
 	}
 
-	for _, it := range r.items {
-		if it.plan.State == recommend.Learning {
+	for _, it := range r.Items {
+		if it.Plan.State == recommend.Learning {
 			return "nothing to recommend yet: no workload has enough history (a shorter --history requires less)"
 		}
 	}
@@ -63,12 +64,12 @@ type requestTotals struct {
 	memoryNow, memoryRecommended float64
 }
 
-func (r *report) totals() requestTotals { return sumRequests(r.items) }
+func (r *report) totals() requestTotals { return sumRequests(r.Items) }
 
-func sumRequests(items []item) requestTotals {
+func sumRequests(items []sizereport.Item) requestTotals {
 	var t requestTotals
 	for _, it := range items {
-		now, after := it.plan.Requests(it.workload.Replicas, runsToCompletion(it.workload.Ref))
+		now, after := it.Plan.Requests(it.Workload.Replicas, sizereport.RunsToCompletion(it.Workload.Ref))
 		t.cpuNow += float64(now.CPU) / 1000
 		t.cpuRecommended += float64(after.CPU) / 1000
 		t.memoryNow += float64(now.Memory)

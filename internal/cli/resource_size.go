@@ -24,8 +24,8 @@ type resourceSize struct {
 
 // resourceSizes returns the sizes of the container for the resources of the report.
 func (r *report) resourceSizes(c rightsize.Recommendation) []resourceSize {
-	out := make([]resourceSize, 0, len(r.resources))
-	for _, resource := range r.resources {
+	out := make([]resourceSize, 0, len(r.Resources))
+	for _, resource := range r.Resources {
 		out = append(out, newResourceSize(c, resource))
 	}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"crane.io/crane/internal/component/version"
+	"crane.io/crane/internal/kube/workloadname"
 )
 
 // Streams are the standard streams of a command.
@@ -94,7 +95,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 
-	return usageError(fmt.Errorf("%w%s", err, didYouMean(args[0], subcommands(cmd))))
+	return usageError(fmt.Errorf("%w%s", err, workloadname.DidYouMean(args[0], subcommands(cmd))))
 }
 
 // subcommands returns the names of the subcommands of a command.

@@ -13,6 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"crane.io/crane/internal/component/texttable"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
 )
@@ -28,14 +29,14 @@ type namespaceSaving struct {
 // savingsByNamespace returns the sums sorted by namespace and the total.
 func (r *report) savingsByNamespace() (sums []namespaceSaving, all namespaceSaving) {
 	byName := map[string]*namespaceSaving{}
-	for _, it := range r.items {
-		sum := byName[it.workload.Namespace]
+	for _, it := range r.Items {
+		sum := byName[it.Workload.Namespace]
 		if sum == nil {
-			sum = &namespaceSaving{namespace: it.workload.Namespace}
-			byName[it.workload.Namespace] = sum
+			sum = &namespaceSaving{namespace: it.Workload.Namespace}
+			byName[it.Workload.Namespace] = sum
 		}
 
-		for _, s := range it.savings {
+		for _, s := range it.Savings {
 			sum.add(s)
 			all.add(s)
 		}
@@ -77,7 +78,7 @@ func savingCell(s cost.Saving) string {
 func formatSavings(r *report, columns int) string {
 	sums, all := r.savingsByNamespace()
 	t := texttable.New()
-	header := table.Row{"NAMESPACE", "CORES SAVED", "MEMORY SAVED", r.prices.book.Currency + "/MONTH"}
+	header := table.Row{"NAMESPACE", "CORES SAVED", "MEMORY SAVED", r.Prices.Book.Currency + "/MONTH"}
 	t.AppendHeader(header)
 
 	row := func(name string, s namespaceSaving) table.Row {
@@ -90,7 +91,7 @@ func formatSavings(r *report, columns int) string {
 	t.AppendFooter(row("TOTAL", all))
 	t.SetColumnConfigs(columnConfigs(append(slices.Clone(header), ""), 1, maxNoteWidth)[:len(header)])
 
-	text := "\n" + t.Render() + "\n" + wrapText("", r.prices.description(), columns)
+	text := "\n" + t.Render() + "\n" + wrapText("", r.Prices.Description(), columns)
 	if all.notCounted > 0 {
 		text += wrapText("", fmt.Sprintf("Not counted: %s (no current request, no recommendation yet, or no job run).", series.FormatCount(all.notCounted, "container")), columns)
 	}
@@ -137,17 +138,17 @@ type jsonNamespace struct {
 	Saving    jsonSaving `json:"saving"`
 }
 
-func newJSONPrices(p *priceInfo) *jsonPrices {
+func newJSONPrices(p *sizereport.PriceInfo) *jsonPrices {
 	if p == nil {
 		return nil
 	}
 
 	return &jsonPrices{
-		Currency:      p.book.Currency,
-		Source:        p.book.Source,
-		Date:          p.book.Date,
+		Currency:      p.Book.Currency,
+		Source:        p.Book.Source,
+		Date:          p.Book.Date,
 		HoursPerMonth: cost.HoursPerMonth,
-		Note:          p.note,
+		Note:          p.Note,
 	}
 }
 
@@ -165,20 +166,20 @@ func newJSONSaving(s cost.Saving) *jsonSaving {
 
 // addSavings adds prices and savings to the output.
 func (j *jsonReport) addSavings(r *report) {
-	if r.prices == nil {
+	if r.Prices == nil {
 		return
 	}
 
-	j.Prices = newJSONPrices(r.prices)
-	for i, it := range r.items {
-		j.Workloads[i].Saving = newJSONSaving(it.saving)
-		for c := range it.savings {
+	j.Prices = newJSONPrices(r.Prices)
+	for i, it := range r.Items {
+		j.Workloads[i].Saving = newJSONSaving(it.Saving)
+		for c := range it.Savings {
 			// The workload states the source of the prices.
-			one := it.savings[c]
+			one := it.Savings[c]
 			one.Price = cost.UnitPrice{}
 
 			j.Workloads[i].Containers[c].Saving = newJSONSaving(one)
-			for g, s := range it.groupSavings[c] {
+			for g, s := range it.GroupSavings[c] {
 				j.Workloads[i].Containers[c].NodeGroups[g].Saving = newJSONSaving(s)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/scaling"
 	"crane.io/crane/pkg/scaling/replay"
 	"crane.io/crane/pkg/series"
@@ -126,8 +127,8 @@ func (o *simulateAutoscaleOptions) run(s Streams) error {
 		return err
 	}
 
-	progress := newProgress(s.Err, "replaying the autoscalers", nil)
-	defer progress.stop()
+	progress := progressline.New(s.Err, "replaying the autoscalers", nil)
+	defer progress.Stop()
 
 	all, err := readSeries(s.Err, o.paths)
 	if err != nil {
@@ -140,7 +141,7 @@ func (o *simulateAutoscaleOptions) run(s Streams) error {
 	}
 
 	results, skipped := replay.Compare(plan, named)
-	progress.stop()
+	progress.Stop()
 
 	for _, err := range skipped {
 		fmt.Fprintln(s.Err, "skipping", err)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"crane.io/crane/internal/metrics/progressline"
 )
 
 // schedulerBinary runs the simulation. It contains the Kubernetes scheduler, which this command does not.
@@ -46,8 +48,8 @@ func runScheduler(ctx context.Context, s Streams, args []string) error {
 	}
 
 	cmd := exec.CommandContext(ctx, path, args...)
-	progress := newProgress(s.Err, "simulating", nil)
-	defer progress.stop()
+	progress := progressline.New(s.Err, "simulating", nil)
+	defer progress.Stop()
 
 	cmd.Stdin = s.In
 	cmd.Stdout = stopWriter{progress, s.Out}
@@ -69,12 +71,12 @@ func runScheduler(ctx context.Context, s Streams, args []string) error {
 
 // stopWriter stops a progress before it writes.
 type stopWriter struct {
-	progress *progress
+	progress *progressline.Line
 	out      io.Writer
 }
 
 func (w stopWriter) Write(b []byte) (int, error) {
-	w.progress.stop()
+	w.progress.Stop()
 	return w.out.Write(b)
 }
 

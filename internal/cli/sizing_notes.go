@@ -7,13 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/rightsize"
 )
 
 // note returns the remarks about a container, one part per resource.
-func (r *report) note(it item, i int) string {
+func (r *report) note(it sizereport.Item, i int) string {
 	var all []string
-	for _, s := range r.resourceSizes(it.plan.Containers[i]) {
+	for _, s := range r.resourceSizes(it.Plan.Containers[i]) {
 		if text := sizingNote(s.sizing); text != "" {
 			all = append(all, string(s.resource)+": "+text)
 		}

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"crane.io/crane/internal/kube/installation"
+	"crane.io/crane/internal/metrics/progressline"
 )
 
 const statusLong = `Status prints whether each component of Crane runs in the cluster, its version, and whether its objects are processed: the leader of craned,
@@ -56,14 +59,14 @@ func runStatus(ctx context.Context, s Streams, o *explainWorkloadOptions) error 
 		return usageError(errors.New("--namespace requires the name of a workload"))
 	}
 
-	c, err := o.kubernetes.objectClient()
+	c, err := o.kubernetes.ObjectClient()
 	if err != nil {
 		return err
 	}
 
-	progress := newProgress(s.Err, "reading the state of Crane", nil)
-	checks, err := readStatus(ctx, c, time.Now())
-	progress.stop()
+	progress := progressline.New(s.Err, "reading the state of Crane", nil)
+	checks, err := installation.Read(ctx, c, time.Now())
+	progress.Stop()
 
 	if err != nil {
 		return err
@@ -80,7 +83,7 @@ func runStatus(ctx context.Context, s Streams, o *explainWorkloadOptions) error 
 
 	var warned []string
 	for _, c := range checks {
-		if c.Status == statusWarn {
+		if c.Status == installation.Warn {
 			warned = append(warned, c.Name)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/progressline"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
@@ -39,24 +41,24 @@ func newFigureTable(header ...any) table.Writer {
 // renderTable writes one row per container or group. On a terminal, rows fit its width and changes are colored unless
 // NO_COLOR is set.
 func renderTable(w io.Writer, r *report) error {
-	return writeTable(w, r, terminalWidth(w), newPainter(w))
+	return writeTable(w, r, progressline.TerminalWidth(w), newPainter(w))
 }
 
 // writeTable writes a table of at most that number of columns; 0 means no limit. It writes nothing for a report without
 // workloads.
 func writeTable(w io.Writer, r *report, columns int, paint painter) error {
-	if len(r.items) == 0 {
+	if len(r.Items) == 0 {
 		return nil
 	}
 
 	var text strings.Builder
 	text.WriteString(formatTable(r, columns, paint))
 
-	if r.prices != nil && r.groupBy == "" {
+	if r.Prices != nil && r.groupBy == "" {
 		text.WriteString(formatSavings(r, columns))
 	}
 
-	for _, line := range r.sources.lines() {
+	for _, line := range r.Sources.Lines() {
 		text.WriteString(wrapText("", line, columns))
 	}
 
@@ -74,7 +76,7 @@ func formatTable(r *report, columns int, paint painter) string {
 	if excessWidth(widths, columns) > 0 {
 		s.shortenKinds()
 		widths = s.widths()
-		if excessWidth(widths, columns) > 0 && !r.fromFiles() {
+		if excessWidth(widths, columns) > 0 && !r.FromFiles() {
 			return formatStackedTable(rowReport{r}.data(), columns, paint)
 		}
 
@@ -137,14 +139,14 @@ func narrowNames(widths []int, names, columns int) {
 	}
 }
 
-func (r rowReport) tableRow(it item, i, names int) table.Row {
-	c := it.plan.Containers[i]
-	row := table.Row{it.workload.Namespace, it.workload.Kind + "/" + it.workload.Name, c.Container}
+func (r rowReport) tableRow(it sizereport.Item, i, names int) table.Row {
+	c := it.Plan.Containers[i]
+	row := table.Row{it.Workload.Namespace, it.Workload.Kind + "/" + it.Workload.Name, c.Container}
 	if names == 1 {
-		row = table.Row{it.workload.Name}
+		row = table.Row{it.Workload.Name}
 	}
 
-	for _, resource := range r.resources {
+	for _, resource := range r.Resources {
 		switch resource {
 		case metrics.CPU:
 			row = append(row, r.visibleCells(sizingCells(c.CPU, c.Current.CPURequest, c.Target.CPURequest, formatCPU))...)
@@ -153,8 +155,8 @@ func (r rowReport) tableRow(it item, i, names int) table.Row {
 		}
 	}
 
-	if r.prices != nil {
-		row = append(row, savingCell(it.savings[i]))
+	if r.Prices != nil {
+		row = append(row, savingCell(it.Savings[i]))
 	}
 
 	return append(row, r.note(it, i))
@@ -162,7 +164,7 @@ func (r rowReport) tableRow(it item, i, names int) table.Row {
 
 // visibleCells returns the cells that apply to the report: for files, the recommendation only.
 func (r rowReport) visibleCells(all table.Row) table.Row {
-	if r.fromFiles() {
+	if r.FromFiles() {
 		return all[1:2]
 	}
 
@@ -211,7 +213,7 @@ func (r rowReport) totalsRow(names int) table.Row {
 
 	row[0] = "TOTAL"
 	row = append(row, r.amountCells(t)...)
-	if r.prices != nil {
+	if r.Prices != nil {
 		_, all := r.savingsByNamespace()
 		row = append(row, savingCell(all.Saving))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"crane.io/crane/internal/kube/workloadname"
 	"crane.io/crane/internal/metrics"
 )
 
@@ -38,19 +39,19 @@ func (r rowReport) data() tableData {
 	}
 
 	s := tableData{header: table.Row{"NAMESPACE", "WORKLOAD", "CONTAINER"}}
-	if r.fromFiles() {
+	if r.FromFiles() {
 		s.header = table.Row{"SERIES"}
 	}
 
 	s.names = len(s.header)
 	s.header = append(append(s.header, r.amountTitles()...), "NOTE")
-	for _, it := range r.items {
-		for i := range it.plan.Containers {
+	for _, it := range r.Items {
+		for i := range it.Plan.Containers {
 			s.rows = append(s.rows, r.tableRow(it, i, s.names))
 		}
 	}
 
-	if !r.fromFiles() && len(r.items) > 0 {
+	if !r.FromFiles() && len(r.Items) > 0 {
 		s.footer = r.totalsRow(s.names)
 	}
 
@@ -60,9 +61,9 @@ func (r rowReport) data() tableData {
 // amountTitles returns the titles between the names and the note.
 func (r rowReport) amountTitles() table.Row {
 	var titles table.Row
-	for _, resource := range r.resources {
+	for _, resource := range r.Resources {
 		title := map[metrics.UsageKind]string{metrics.CPU: "CPU", metrics.Memory: "MEMORY"}[resource]
-		if r.fromFiles() { // Files contain no current requests.
+		if r.FromFiles() { // Files contain no current requests.
 			titles = append(titles, title)
 			continue
 		}
@@ -70,8 +71,8 @@ func (r rowReport) amountTitles() table.Row {
 		titles = append(titles, title+" NOW", title+" NEW", changeTitle)
 	}
 
-	if r.prices != nil {
-		titles = append(titles, r.prices.book.Currency+"/MONTH")
+	if r.Prices != nil {
+		titles = append(titles, r.Prices.Book.Currency+"/MONTH")
 	}
 
 	return titles
@@ -102,7 +103,7 @@ func (s tableData) shortenKinds() {
 
 	for _, row := range s.rows {
 		kind, name, _ := strings.Cut(fmt.Sprint(row[column]), "/")
-		for short, long := range shortKinds() {
+		for short, long := range workloadname.ShortKinds() {
 			if strings.EqualFold(kind, long) {
 				row[column] = short + "/" + name
 			}

@@ -15,6 +15,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/kube/workloadname"
+	"crane.io/crane/internal/recommendation/requestpatch"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
@@ -123,7 +126,7 @@ func (v *viewFlags) complete(output string) error {
 	if !slices.Contains(groupingNames(), v.groupBy) {
 		errs = append(errs, fmt.Errorf("--group-by %q: want one of %s", v.groupBy, strings.Join(groupingNames(), ", ")))
 	}
-	if isPatch(output) {
+	if requestpatch.IsFormat(output) {
 		errs = append(errs, fmt.Errorf("--group-by cannot be combined with --output %s", output))
 	}
 
@@ -148,14 +151,14 @@ func (v *viewFlags) suggestFilter(all []workload.Workload) string {
 	}
 
 	for _, kind := range v.kinds {
-		if !slices.ContainsFunc(kinds, func(found string) bool { return kindMatches(kind, found) }) {
-			return fmt.Sprintf(": none of %s is a %s%s", series.FormatCount(len(all), "workload"), kind, didYouMean(kind, kinds))
+		if !slices.ContainsFunc(kinds, func(found string) bool { return workloadname.KindMatches(kind, found) }) {
+			return fmt.Sprintf(": none of %s is a %s%s", series.FormatCount(len(all), "workload"), kind, workloadname.DidYouMean(kind, kinds))
 		}
 	}
 
 	for _, name := range v.names {
-		if names := workloadNames(all); !slices.ContainsFunc(names, name.matches) {
-			return fmt.Sprintf(": none of %s is called %s%s", series.FormatCount(len(all), "workload"), name.text, didYouMean(name.text, names))
+		if names := workloadname.Names(all); !slices.ContainsFunc(names, name.matches) {
+			return fmt.Sprintf(": none of %s is called %s%s", series.FormatCount(len(all), "workload"), name.text, workloadname.DidYouMean(name.text, names))
 		}
 	}
 
@@ -164,75 +167,75 @@ func (v *viewFlags) suggestFilter(all []workload.Workload) string {
 
 func (v *viewFlags) matches(ref workload.Ref) bool {
 	named := func(name nameFilter) bool { return name.matches(ref.Name) }
-	ofKind := func(kind string) bool { return kindMatches(kind, ref.Kind) }
+	ofKind := func(kind string) bool { return workloadname.KindMatches(kind, ref.Kind) }
 	return (len(v.names) == 0 || slices.ContainsFunc(v.names, named)) && (len(v.kinds) == 0 || slices.ContainsFunc(v.kinds, ofKind))
 }
 
 // apply returns the filtered and sorted report.
-func (v *viewFlags) apply(found *sizeReport) *report {
+func (v *viewFlags) apply(found *sizereport.Report) *report {
 	r := &report{
-		sizeReport: found,
+		Report:     found,
 		groupBy:    v.groupBy,
 		sortBy:     v.sortBy,
 		filtered:   len(v.names)+len(v.kinds)+len(v.only) > 0,
 		filterHint: v.hint,
 	}
 
-	var kept []item
-	for _, it := range r.items {
-		if !v.matches(it.workload.Ref) {
+	var kept []sizereport.Item
+	for _, it := range r.Items {
+		if !v.matches(it.Workload.Ref) {
 			continue
 		}
 
 		if len(v.only) > 0 {
 			it = filterContainers(it, func(c rightsize.Recommendation) bool { return r.hasFinding(c, v.only) })
 		}
-		if len(v.only) == 0 || len(it.plan.Containers) > 0 {
+		if len(v.only) == 0 || len(it.Plan.Containers) > 0 {
 			kept = append(kept, it)
 		}
 	}
 
-	r.items = kept
+	r.Items = kept
 	if key := r.sortKey(v.sortBy); key != nil {
-		slices.SortStableFunc(r.items, func(a, b item) int { return cmp.Compare(key(b), key(a)) })
+		slices.SortStableFunc(r.Items, func(a, b sizereport.Item) int { return cmp.Compare(key(b), key(a)) })
 	}
 
 	return r
 }
 
 // filterContainers returns the item with the containers that keep accepts and the sum of their savings.
-func filterContainers(it item, keep func(rightsize.Recommendation) bool) item {
+func filterContainers(it sizereport.Item, keep func(rightsize.Recommendation) bool) sizereport.Item {
 	out := it
-	out.plan.Containers = nil
-	out.usage = nil
-	out.evidence = nil
+	out.Plan.Containers = nil
+	out.Usage = nil
+	out.Evidence = nil
 
-	out.savings = nil
-	out.groupSavings = nil
-	sum := cost.Saving{Price: it.saving.Price}
-	for i, c := range it.plan.Containers {
+	out.Savings = nil
+	out.GroupSavings = nil
+	sum := cost.Saving{Price: it.Saving.Price}
+	for i, c := range it.Plan.Containers {
 		if !keep(c) {
 			if i == 0 {
-				out.plan.Pod = resource.PodRequest{} // The change of init containers belongs to the first container.
+				out.Plan.Pod = resource.PodRequest{} // The change of init containers belongs to the first container.
 			}
 			continue
 		}
 
-		out.plan.Containers = append(out.plan.Containers, c)
-		out.usage = append(out.usage, it.usage[i])
-		if i < len(it.evidence) {
-			out.evidence = append(out.evidence, it.evidence[i])
+		out.Plan.Containers = append(out.Plan.Containers, c)
+		out.Usage = append(out.Usage, it.Usage[i])
+		if i < len(it.Evidence) {
+			out.Evidence = append(out.Evidence, it.Evidence[i])
 		}
 
-		if i < len(it.savings) {
-			s := it.savings[i]
-			out.savings = append(out.savings, s)
-			out.groupSavings = append(out.groupSavings, it.groupSavings[i])
+		if i < len(it.Savings) {
+			s := it.Savings[i]
+			out.Savings = append(out.Savings, s)
+			out.GroupSavings = append(out.GroupSavings, it.GroupSavings[i])
 			sum.CPU, sum.Memory, sum.Hourly, sum.NotCounted = sum.CPU+s.CPU, sum.Memory+s.Memory, sum.Hourly.Plus(s.Hourly), append(sum.NotCounted, s.NotCounted...)
 		}
 	}
 
-	out.saving = sum
+	out.Saving = sum
 	return out
 }
 
@@ -252,7 +255,7 @@ func (r *report) hasFinding(c rightsize.Recommendation, only []string) bool {
 				}
 
 			case onlyMissing:
-				if s.current <= 0 && !r.fromFiles() {
+				if s.current <= 0 && !r.FromFiles() {
 					return true
 				}
 			case onlyLearning:
@@ -267,12 +270,12 @@ func (r *report) hasFinding(c rightsize.Recommendation, only []string) bool {
 }
 
 // sortKey returns the function of the sort key, largest first, or nil for the order by name.
-func (r *report) sortKey(by string) func(item) float64 {
+func (r *report) sortKey(by string) func(sizereport.Item) float64 {
 	switch by {
 	case sortSaving:
-		return func(it item) float64 { return it.saving.Hourly.Total().PerHour() }
+		return func(it sizereport.Item) float64 { return it.Saving.Hourly.Total().PerHour() }
 	case sortCPU, sortMemory:
-		return func(it item) float64 { return r.requestReduction(it, by) }
+		return func(it sizereport.Item) float64 { return r.requestReduction(it, by) }
 	case sortChange:
 		return r.largestChange
 	}
@@ -282,17 +285,17 @@ func (r *report) sortKey(by string) func(item) float64 {
 
 // requestReduction returns the reduction of a request over all pods. For a file, which has no current request, it
 // returns the recommended request.
-func (r *report) requestReduction(it item, name string) float64 {
+func (r *report) requestReduction(it sizereport.Item, name string) float64 {
 	sum := 0.0
-	for _, c := range it.plan.Containers {
+	for _, c := range it.Plan.Containers {
 		for _, s := range r.resourceSizes(c) {
 			if string(s.resource) != name {
 				continue
 			}
 
 			if difference, known := s.reduction(); known {
-				sum += difference * float64(it.workload.Replicas)
-			} else if r.fromFiles() {
+				sum += difference * float64(it.Workload.Replicas)
+			} else if r.FromFiles() {
 				sum += s.target
 			}
 		}
@@ -302,9 +305,9 @@ func (r *report) requestReduction(it item, name string) float64 {
 }
 
 // largestChange returns the largest relative change of a request of the item, or -1 if no request has one.
-func (r *report) largestChange(it item) float64 {
+func (r *report) largestChange(it sizereport.Item) float64 {
 	largest := -1.0
-	for _, c := range it.plan.Containers {
+	for _, c := range it.Plan.Containers {
 		for _, s := range r.resourceSizes(c) {
 			if change, ok := ratio(s.current, s.target); ok && s.status == rightsize.Ready {
 				largest = max(largest, math.Abs(change))

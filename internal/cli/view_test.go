@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
@@ -33,11 +34,11 @@ func applyView(t *testing.T, r *report, args ...string) []string {
 		t.Fatal(err)
 	}
 
-	*r = *v.apply(r.sizeReport)
+	*r = *v.apply(r.Report)
 	var out []string
-	for _, it := range r.items {
-		for _, c := range it.plan.Containers {
-			out = append(out, strings.TrimPrefix(it.workload.Name, "a-workload-with-a-rather-")+"/"+c.Container)
+	for _, it := range r.Items {
+		for _, c := range it.Plan.Containers {
+			out = append(out, strings.TrimPrefix(it.Workload.Name, "a-workload-with-a-rather-")+"/"+c.Container)
 		}
 	}
 
@@ -78,8 +79,8 @@ func TestOnlyUpdatesSums(t *testing.T) {
 	r := pricedFixtureReport(t)
 	applyView(t, r, "--only", "over")
 
-	if it := r.items[0]; it.saving.Memory != it.savings[0].Memory || it.saving.Hourly != it.savings[0].Hourly || it.saving.Memory != 3*64<<20 {
-		t.Errorf("%+v", it.saving)
+	if it := r.Items[0]; it.Saving.Memory != it.Savings[0].Memory || it.Saving.Hourly != it.Savings[0].Hourly || it.Saving.Memory != 3*64<<20 {
+		t.Errorf("%+v", it.Saving)
 	}
 }
 
@@ -145,25 +146,25 @@ func TestGroups(t *testing.T) {
 // the saving, jobs included.
 func TestGroupsSortBySum(t *testing.T) {
 	r := pricedFixtureReport(t)
-	web := r.items[0]
+	web := r.Items[0]
 	add := func(namespace, kind string, after series.MilliCPU, meanPods float64) {
 		it := web
-		it.workload.Namespace = namespace
-		it.workload.Kind = kind
-		c := web.plan.Containers[0]
+		it.Workload.Namespace = namespace
+		it.Workload.Kind = kind
+		c := web.Plan.Containers[0]
 		c.Current.CPURequest = new(series.MilliCPU(1000))
 		c.Target.CPURequest = new(after)
 
-		it.plan.Containers = []rightsize.Recommendation{c}
-		it.plan.MeanPods = meanPods
-		it.usage = it.usage[:1]
-		it.saving = cost.Saving{}
-		it.savings = nil
-		it.groupSavings = nil
-		r.items = append(r.items, it)
+		it.Plan.Containers = []rightsize.Recommendation{c}
+		it.Plan.MeanPods = meanPods
+		it.Usage = it.Usage[:1]
+		it.Saving = cost.Saving{}
+		it.Savings = nil
+		it.GroupSavings = nil
+		r.Items = append(r.Items, it)
 	}
 
-	r.items = nil
+	r.Items = nil
 	add("one-large", "Deployment", 400, 0)
 	add("two-small", "Deployment", 600, 0)
 	add("two-small", "CronJob", 600, 2.5)
@@ -174,8 +175,8 @@ func TestGroupsSortBySum(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r.price(&priceInfo{book: book}, tariff, workload.Cluster{}.Placement(), nil)
-	r = (&viewFlags{sortBy: sortSaving, groupBy: byNamespace}).apply(r.sizeReport)
+	r.Price(&sizereport.PriceInfo{Book: book}, tariff, workload.Cluster{}.Placement(), nil)
+	r = (&viewFlags{sortBy: sortSaving, groupBy: byNamespace}).apply(r.Report)
 
 	groups := r.json().Groups
 	if len(groups) != 2 || groups[0].Name != "two-small" {

@@ -1,0 +1,116 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoptionpreview
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/installation"
+	decide "crane.io/crane/pkg/adoption"
+)
+
+// adoptionFlagPrefix is the prefix of craned's adoption flags.
+const adoptionFlagPrefix = "adoption-"
+
+// settings returns the adoption settings of the running craned, overridden by the flags of this command. If they
+// cannot be read, it prints a note and uses the defaults.
+func (p Reader) settings(ctx context.Context) (targetsnapshot.Settings, error) {
+	options := targetsnapshot.NewOptions()
+	deployed := pflag.NewFlagSet("craned", pflag.ContinueOnError)
+	deployed.SetOutput(io.Discard)
+	options.AddFlags(deployed)
+
+	args, err := p.cranedArgs(ctx)
+	if err == nil {
+		err = deployed.Parse(args)
+	}
+	if err != nil {
+		p.note("The flags of craned cannot be read, using its defaults: %v", err)
+	}
+
+	if p.Flags != nil {
+		p.Flags.Visit(func(f *pflag.Flag) {
+			switch {
+			case f.Name == adoptionFlagPrefix+"window":
+				options.Windows = p.Adoption.Windows
+			case strings.HasPrefix(f.Name, adoptionFlagPrefix):
+				_ = deployed.Set(f.Name, f.Value.String()) // The value was validated by this command.
+			}
+		})
+	}
+
+	settings, err := options.Settings()
+	if err != nil {
+		return settings, fmt.Errorf("invalid adoption settings: %w", err)
+	}
+
+	return settings, nil
+}
+
+// cranedArgs returns the adoption flags in craned's Deployment.
+func (p Reader) cranedArgs(ctx context.Context) ([]string, error) {
+	selector, err := labels.Parse(installation.CranedSelector)
+	if err != nil {
+		return nil, fmt.Errorf("invalid selector of craned: %w", err)
+	}
+
+	var list appsv1.DeploymentList
+	if err := p.Client.List(ctx, &list, client.InNamespace(p.CranedNamespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("failed to list Deployments in %s: %w", p.CranedNamespace, err)
+	}
+
+	if len(list.Items) == 0 {
+		return nil, fmt.Errorf("namespace %s has no Deployment with label %s", p.CranedNamespace, installation.CranedSelector)
+	}
+
+	var out []string
+	for _, container := range list.Items[0].Spec.Template.Spec.Containers {
+		for _, arg := range slices.Concat(container.Command, container.Args) {
+			name, _, valued := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+			if strings.HasPrefix(arg, "-") && strings.HasPrefix(name, adoptionFlagPrefix) && valued && name != adoptionFlagPrefix+"dry-run" {
+				out = append(out, arg)
+			}
+		}
+	}
+
+	return out, nil
+}
+
+// oomKills returns craned's OOM record, or prints a note and returns nil if it cannot be read.
+func (p Reader) oomKills(ctx context.Context) targetsnapshot.KillReader {
+	record := targetsnapshot.ConfigMapKillReader{Reader: p.Client, Namespace: p.CranedNamespace}
+	if _, err := record.Kills(ctx); err != nil {
+		p.note("OOM kills of deleted pods cannot be read: %v", err)
+		return nil
+	}
+
+	return record
+}
+
+// loadBudgets returns the running adoptions of the cluster, and prints a note if they cannot be read.
+func (p Reader) loadBudgets(ctx context.Context) *decide.BudgetTracker {
+	budgets := decide.NewBudgetTracker()
+	err := targetsnapshot.LoadBudgets(ctx, budgets, p.Client, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		return list, nil
+	})
+	if err != nil {
+		p.note("Running adoptions in other namespaces cannot be read, so budgets and the circuit breaker ignore them: %v", err)
+	}
+
+	return budgets
+}

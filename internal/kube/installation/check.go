@@ -1,0 +1,53 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package installation
+
+import (
+	"strings"
+	"time"
+)
+
+// Status is the status of a check.
+type Status string
+
+const (
+	OK      Status = "ok"
+	Warn    Status = "warn"
+	Missing Status = "missing"
+)
+
+// Check is the result of one check.
+type Check struct {
+	Name   string `json:"check"`
+	Status Status `json:"status"`
+	// Detail describes the finding.
+	Detail string `json:"detail"`
+	// Advice is the recommended action, empty if none is needed.
+	Advice string `json:"advice,omitempty"`
+}
+
+// Off marks a component that is not installed.
+const Off Status = "off"
+
+// CranedSelector is the label of craned's Deployment in config/craned.
+const CranedSelector = "app.kubernetes.io/name=craned"
+
+// cranedLease is the leader lease of craned; maxLeaseAge is the maximum age of its renewal.
+const (
+	CranedLease = "craned"
+	MaxLeaseAge = time.Minute
+)
+
+// ShortDuration formats 1m0s as 1m.
+func ShortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+
+	return text
+}

@@ -1,0 +1,211 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package historyserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"crane.io/crane/internal/component/usererror"
+	"crane.io/crane/internal/kube/clusteraccess"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/discover"
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// Limits of probing one service, so that an unavailable one does not delay the others.
+const (
+	findTimeout  = 20 * time.Second
+	findAttempts = 2
+)
+
+// DiscoveredServer is a Prometheus server discovered in the cluster.
+type DiscoveredServer struct {
+	service   discover.Candidate
+	address   string
+	transport http.RoundTripper
+}
+
+// RejectedService is a service that was probed and rejected.
+type RejectedService struct {
+	Service discover.Candidate
+	Reason  string
+}
+
+// NotFoundError is returned if no service is a usable Prometheus server.
+type NotFoundError struct {
+	host     string
+	Rejected []RejectedService
+}
+
+func (e *NotFoundError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no Prometheus found in the cluster at %s", e.host)
+
+	if len(e.Rejected) == 0 {
+		fmt.Fprintf(&b, ": no service has the labels or the name of %s", strings.Join(discover.ServerNames(), ", "))
+	}
+
+	for _, a := range e.Rejected {
+		fmt.Fprintf(&b, "; %s: %s", a.Service, a.Reason)
+	}
+
+	b.WriteString(". " + ConfigureServerHint)
+	return b.String()
+}
+
+const ConfigureServerHint = "Set --prometheus URL (or $" + EnvAddress + "), or --prometheus-service NAMESPACE/NAME[:PORT][/PATH], which is reached through the API server"
+
+// Discover finds Prometheus through the kubeconfig if no address is set. It prints the selected service.
+func (p *Server) Discover(ctx context.Context, k *clusteraccess.Access, note func(string)) error {
+	if p.Address != "" || p.Discovered != nil {
+		return nil
+	}
+
+	config, err := k.Config()
+	if errors.Is(err, clusteraccess.ErrNoKubeconfig) {
+		return usererror.Invalid(fmt.Errorf("the address of Prometheus is not set and cannot be discovered: %w. %s", err, ConfigureServerHint))
+	}
+	if err != nil {
+		return err
+	}
+
+	finder, err := discover.NewFinder(config)
+	if err != nil {
+		return err
+	}
+
+	if p.Service != "" {
+		choice, err := discover.ParseServiceAddress(p.Service)
+		if err != nil {
+			return usererror.Invalid(fmt.Errorf("--prometheus-service: %w", err))
+		}
+
+		c, err := finder.Resolve(ctx, choice)
+		if err != nil {
+			return fmt.Errorf("--prometheus-service: %w", err)
+		}
+
+		p.useCandidate(finder, c)
+		return nil
+	}
+
+	candidates, err := finder.Find(ctx)
+	if err != nil {
+		return fmt.Errorf("API server %s: %w. %s", config.Host, err, ConfigureServerHint)
+	}
+
+	return p.selectCandidate(ctx, config.Host, finder, candidates, note)
+}
+
+// selectCandidate selects the first candidate that responds and has the required metrics.
+func (p *Server) selectCandidate(ctx context.Context, host string, finder *discover.Finder, candidates []discover.Candidate, note func(string)) error {
+	var attempts []RejectedService
+	for i, c := range candidates {
+		p.useCandidate(finder, c)
+		reason, err := p.rejectReason(ctx)
+		if err != nil {
+			return err
+		}
+
+		if reason != "" {
+			attempts = append(attempts, RejectedService{c, reason})
+			continue
+		}
+
+		for _, a := range attempts {
+			note(fmt.Sprintf("%s is not used: %s", a.Service, a.Reason))
+		}
+
+		text := fmt.Sprintf("Using %s %s, discovered through the API server", c.Server, c)
+		if rest := candidates[i+1:]; len(rest) > 0 {
+			text += "; other candidates: " + listCandidates(rest)
+		}
+
+		note(text + ". Select another with --prometheus-service or --prometheus.")
+		return nil
+	}
+
+	p.Discovered = nil
+	return &NotFoundError{host: host, Rejected: attempts}
+}
+
+func listCandidates(candidates []discover.Candidate) string {
+	const maxListed = 5
+	names := make([]string, 0, maxListed+1)
+	for i, c := range candidates {
+		if i == maxListed {
+			names = append(names, fmt.Sprintf("%d more", len(candidates)-maxListed))
+			break
+		}
+
+		names = append(names, c.String())
+	}
+
+	return strings.Join(names, ", ")
+}
+
+func (p *Server) useCandidate(finder *discover.Finder, c discover.Candidate) {
+	p.Discovered = &DiscoveredServer{service: c, address: finder.Address(c), transport: finder.Transport()}
+}
+
+// rejectReason probes the discovered server and returns why it is unusable, or "". Only a canceled context is an
+// error.
+func (p *Server) rejectReason(ctx context.Context) (reason string, err error) {
+	quick := *p
+	quick.Timeout = min(p.Timeout, findTimeout)
+
+	quick.maxAttempts = findAttempts
+	source, err := quick.Open()
+	if err != nil {
+		return "", err
+	}
+
+	report, err := source.ProbeWithoutHistory(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case err != nil:
+		return p.DescribeProxyError(err), nil
+	}
+
+	for _, m := range report.Metrics {
+		if m.Required && m.Series > 0 {
+			return "", nil
+		}
+	}
+
+	return "it responds but has no container metrics", nil
+}
+
+// DescribeProxyError adds the permission that access through the API server requires.
+func (p *Server) DescribeProxyError(err error) string {
+	var failure *prometheus.Error
+	if errors.As(err, &failure) && failure.Kind == prometheus.Denied {
+		return fmt.Sprintf("%v; access through the API server requires permission to get services/proxy in namespace %s", err, p.Discovered.service.Namespace)
+	}
+
+	return err.Error()
+}
+
+// MissingRequired returns the missing required metrics. none is set if all are missing; with CPU or memory alone
+// there are recommendations for that resource.
+func MissingRequired(report metrics.SourceReport) (missing []string, none bool) {
+	none = true
+	for _, m := range report.Metrics {
+		switch {
+		case !m.Required:
+		case m.Series > 0:
+			none = false
+		default:
+			missing = append(missing, fmt.Sprintf("%s (%s)", m.Metric, m.Impact))
+		}
+	}
+
+	return missing, none
+}
