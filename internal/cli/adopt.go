@@ -124,7 +124,14 @@ func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet,
 	}
 
 	progress.SetPhase("comparing with the running pods")
-	reader := adoptionpreview.Reader{Client: c, CranedNamespace: o.cranedNamespace, Adoption: o.adoption, Flags: flags, Notes: s.Err}
+	reader := adoptionpreview.Reader{
+		Client:          c,
+		CranedNamespace: o.cranedNamespace,
+		Adoption:        o.adoption,
+		Flags:           flags,
+		Notes:           s.Err,
+	}
+
 	previews, err := reader.Preview(ctx, recommendations, all)
 	progress.Stop()
 
@@ -140,7 +147,7 @@ func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet,
 func (o *adoptOptions) selectRecommendations(ctx context.Context, c client.Client, names []string) (selected, all []analysisv1alpha1.Recommendation, err error) {
 	var list analysisv1alpha1.RecommendationList
 	if err := c.List(ctx, &list, client.InNamespace(o.namespace)); err != nil {
-		return nil, nil, fmt.Errorf("failed to list recommendations: %w", err)
+		return nil, nil, fmt.Errorf("listing recommendations: %w", err)
 	}
 
 	slices.SortFunc(list.Items, func(a, b analysisv1alpha1.Recommendation) int {
@@ -203,7 +210,7 @@ func setAuto(ctx context.Context, out io.Writer, c client.Client, selected []ana
 		}
 
 		if _, err := fmt.Fprintf(out, "recommendation %s/%s %s\n", rec.Namespace, rec.Name, result); err != nil {
-			return fmt.Errorf("failed to write the output: %w", err)
+			return fmt.Errorf("writing the output: %w", err)
 		}
 	}
 

@@ -106,7 +106,7 @@ func writePreviews(w io.Writer, output string, previews []targetsnapshot.Preview
 	}
 
 	if err != nil {
-		return fmt.Errorf("failed to write the preview: %w", err)
+		return fmt.Errorf("writing the preview: %w", err)
 	}
 
 	return nil
@@ -130,7 +130,7 @@ func (v adoptPreview) describe(out *strings.Builder) error {
 	for i, r := range v.Requests {
 		body, err := json.Marshal(r.Body)
 		if err != nil {
-			return fmt.Errorf("failed to encode the patch of %s: %w", r.Object, err)
+			return fmt.Errorf("encoding the patch of %s: %w", r.Object, err)
 		}
 
 		method := strings.ToLower(r.Patch)

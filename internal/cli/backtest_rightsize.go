@@ -87,12 +87,12 @@ func newBacktestRightsizeCommand(s Streams) *cobra.Command {
 }
 
 func (o *backtestRightsizeOptions) validate() error {
-	const most = 10_000
+	const maxBacktestDays = 10_000
 	var errs []error
 	errs = append(errs, checkTableOrJSON(o.output), checkTarget(o.target))
 	switch {
-	case o.generated < 0 || o.generated > most:
-		errs = append(errs, fmt.Errorf("--generated %d: must be 0 to %d", o.generated, most))
+	case o.generated < 0 || o.generated > maxBacktestDays:
+		errs = append(errs, fmt.Errorf("--generated %d: must be 0 to %d", o.generated, maxBacktestDays))
 	case o.generated > 0 && len(o.paths) > 0:
 		errs = append(errs, errors.New("--generated and files are mutually exclusive"))
 	case o.generated > 0 && o.resource != string(series.Memory):
@@ -205,7 +205,7 @@ func readSeries(warnings io.Writer, paths []string) ([]requestbacktest.Named, er
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, fmt.Errorf("failed to read series: %w", err)
+			return nil, fmt.Errorf("reading series: %w", err)
 		}
 
 		if !info.IsDir() {

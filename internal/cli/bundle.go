@@ -87,7 +87,7 @@ func writeBundle(ctx context.Context, s Streams, b *bundle, output string) (err 
 	if output != "-" {
 		file, openErr := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if openErr != nil {
-			return fmt.Errorf("failed to create the bundle: %w", openErr)
+			return fmt.Errorf("creating the bundle: %w", openErr)
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 
@@ -96,7 +96,7 @@ func writeBundle(ctx context.Context, s Streams, b *bundle, output string) (err 
 
 	b.collect(ctx)
 	if err := b.write(out); err != nil {
-		return fmt.Errorf("failed to write the bundle: %w", err)
+		return fmt.Errorf("writing the bundle: %w", err)
 	}
 
 	if output != "-" {

@@ -48,7 +48,7 @@ const (
 type costOptions struct {
 	prometheus *historyserver.Server
 	kubernetes *clusteraccess.Access
-	by         string
+	grouping   string
 	namespaces []string
 	window     string
 	priceBook  string
@@ -63,7 +63,7 @@ type costOptions struct {
 type costReport struct {
 	*allocation.Report
 
-	by string
+	grouping string
 	// windowText is the window as given by the user.
 	windowText string
 	// selected is the sum of the selected namespaces; nil for all.
@@ -91,7 +91,7 @@ func newCostCommand(s Streams) *cobra.Command {
 	fs := cmd.Flags()
 	addPrometheusFlags(fs, o.prometheus)
 	addKubernetesFlags(fs, o.kubernetes)
-	fs.StringVar(&o.by, "by", byWorkload, "rows of the table: workload, namespace or node")
+	fs.StringVar(&o.grouping, "by", byWorkload, "rows of the table: workload, namespace or node")
 	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "namespaces to list (default: all); may be repeated")
 	fs.StringVar(&o.window, "window", "1h", "length of the window of the mean usage, for example 1d")
 	fs.StringVar(&o.priceBook, "price-book", "", "YAML or JSON file with the prices of nodes (default: approximate prices; see docs/reference/cost.md)")
@@ -103,10 +103,10 @@ func newCostCommand(s Streams) *cobra.Command {
 // complete derives the prices and the window, and validates the flags.
 func (o *costOptions) complete() error {
 	var errs []error
-	if !slices.Contains([]string{byWorkload, byNamespace, byNode}, o.by) {
-		errs = append(errs, fmt.Errorf("--by %q: want %s, %s or %s", o.by, byWorkload, byNamespace, byNode))
+	if !slices.Contains([]string{byWorkload, byNamespace, byNode}, o.grouping) {
+		errs = append(errs, fmt.Errorf("--by %q: want %s, %s or %s", o.grouping, byWorkload, byNamespace, byNode))
 	}
-	if o.by == byNode && len(o.namespaces) > 0 {
+	if o.grouping == byNode && len(o.namespaces) > 0 {
 		errs = append(errs, errors.New("--by node lists nodes, which have no namespace: omit --namespace"))
 	}
 
@@ -142,7 +142,7 @@ func (o *costOptions) run(ctx context.Context, s Streams) error {
 		return err
 	}
 
-	report := &costReport{Report: found, by: o.by, windowText: o.window}
+	report := &costReport{Report: found, grouping: o.grouping, windowText: o.window}
 
 	if len(report.Nodes) > 0 {
 		if err := report.selectNamespaces(o.namespaces); err != nil {
@@ -156,7 +156,7 @@ func (o *costOptions) run(ctx context.Context, s Streams) error {
 	}
 
 	if err := render(s.Out, report); err != nil {
-		return fmt.Errorf("failed to write the costs: %w", err)
+		return fmt.Errorf("writing the costs: %w", err)
 	}
 
 	if len(report.Nodes) == 0 {
@@ -172,14 +172,14 @@ func (r *costReport) selectNamespaces(names []string) error {
 		return nil
 	}
 
-	known := make([]string, 0, len(r.Namespaces))
+	namespaces := make([]string, 0, len(r.Namespaces))
 	for _, n := range r.Namespaces {
-		known = append(known, n.Namespace)
+		namespaces = append(namespaces, n.Namespace)
 	}
 
 	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return &exitError{code: exitNoResult, err: fmt.Errorf("namespace %s has no pod on a node%s", name, workloadname.DidYouMean(name, known))}
+		if !slices.Contains(namespaces, name) {
+			return &exitError{code: exitNoResult, err: fmt.Errorf("namespace %s has no pod on a node%s", name, workloadname.DidYouMean(name, namespaces))}
 		}
 	}
 

@@ -27,16 +27,16 @@ func renderCostTable(w io.Writer, r *costReport) error {
 	t := texttable.New()
 	names := map[string]table.Row{
 		byWorkload: {"NAMESPACE", "WORKLOAD"}, byNamespace: {"NAMESPACE"}, byNode: {"NODE", "GROUP", "CAPACITY"},
-	}[r.by]
+	}[r.grouping]
 
 	header := append(table.Row{}, names...)
 	header = append(header, "PODS", "BY REQUEST", "BY USE", "BY MAX")
-	if r.by == byNode {
+	if r.grouping == byNode {
 		header = append(append(table.Row{}, names...), "PODS", "PRICE", "IDLE BY REQUEST", "IDLE BY USE")
 	}
 
 	t.AppendHeader(header)
-	switch r.by {
+	switch r.grouping {
 	case byNode:
 		for _, n := range r.Nodes {
 			t.AppendRow(table.Row{n.Node, n.Group, n.CapacityType, n.Pods, money(n.Cost), money(n.Idle.Request), r.usageCost(n.Idle.Usage)})
@@ -53,7 +53,7 @@ func renderCostTable(w io.Writer, r *costReport) error {
 		}
 	}
 
-	if r.by != byNode {
+	if r.grouping != byNode {
 		blank := make(table.Row, len(names)-1)
 		for i := range blank {
 			blank[i] = ""
@@ -81,7 +81,7 @@ func renderCostTable(w io.Writer, r *costReport) error {
 	}
 
 	if _, err := io.WriteString(w, text.String()); err != nil {
-		return fmt.Errorf("failed to write the table: %w", err)
+		return fmt.Errorf("writing the table: %w", err)
 	}
 
 	return nil

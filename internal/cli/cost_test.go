@@ -72,7 +72,7 @@ func fixtureCostReport(t *testing.T, by string, withUse bool) *costReport {
 
 	return &costReport{
 		Report:     &allocation.Report{Now: time.Unix(1_700_000_000, 0), Window: time.Hour, Book: fixturePriceBook(t), WithUsage: withUse, Allocation: a},
-		by:         by,
+		grouping:   by,
 		windowText: "1h",
 	}
 }
@@ -127,7 +127,7 @@ func TestCostOfNamespaces(t *testing.T) {
 
 		return &costReport{
 			Report:     &allocation.Report{Now: time.Unix(1_700_000_000, 0), Window: time.Hour, Book: fixturePriceBook(t), WithUsage: true, Allocation: a},
-			by:         byWorkload,
+			grouping:   byWorkload,
 			windowText: "1h",
 		}
 	}

@@ -167,7 +167,7 @@ func (o *dashboardOptions) run(ctx context.Context, s Streams) error {
 
 	link := server.Link()
 	if _, err := fmt.Fprintf(s.Out, "The dashboard is open at %s\nThe address opens one session. Press Ctrl+C to end it.\n", link); err != nil {
-		return fmt.Errorf("failed to write the address: %w", err)
+		return fmt.Errorf("writing the address: %w", err)
 	}
 
 	if o.open {
@@ -260,8 +260,8 @@ func (o *dashboardOptions) userName() string {
 		name = raw.CurrentContext
 	}
 
-	if of := raw.Contexts[name]; of != nil {
-		return of.AuthInfo
+	if kubeContext := raw.Contexts[name]; kubeContext != nil {
+		return kubeContext.AuthInfo
 	}
 
 	return ""

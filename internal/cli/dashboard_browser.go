@@ -55,7 +55,7 @@ func openBrowser(ctx context.Context, address string) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("failed to start %s: %w", command[0], err)
+		return fmt.Errorf("starting %s: %w", command[0], err)
 	}
 
 	go func() { _ = cmd.Wait() }() // reaps the process; its result does not matter

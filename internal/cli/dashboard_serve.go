@@ -119,7 +119,7 @@ func (o *dashboardServeOptions) run(ctx context.Context, s Streams) error {
 	}, listener.Addr())
 
 	if _, err := fmt.Fprintf(s.Out, "The dashboard is open at https://%s\n", listener.Addr()); err != nil {
-		return fmt.Errorf("failed to write the address: %w", err)
+		return fmt.Errorf("writing the address: %w", err)
 	}
 
 	group, ctx := errgroup.WithContext(ctx)

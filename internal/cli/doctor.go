@@ -108,7 +108,7 @@ func (o *doctorOptions) run(ctx context.Context, s Streams) error {
 	}
 
 	if err := render(s.Out, d.checks); err != nil {
-		return fmt.Errorf("failed to write the report: %w", err)
+		return fmt.Errorf("writing the report: %w", err)
 	}
 
 	if missing := d.missing(); len(missing) > 0 {
@@ -159,7 +159,7 @@ func (d *diagnosis) run(ctx context.Context) {
 
 func renderDoctorTable(w io.Writer, checks []installation.Check) error {
 	if _, err := io.WriteString(w, formatChecks(checks, progressline.TerminalWidth(w))); err != nil {
-		return fmt.Errorf("failed to write the table: %w", err)
+		return fmt.Errorf("writing the table: %w", err)
 	}
 
 	return nil

@@ -279,16 +279,16 @@ func (d *diagnosis) checkComponents(ctx context.Context, client kubernetes.Inter
 		return
 	}
 
-	has := func(group string) bool {
+	served := func(group string) bool {
 		return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == group })
 	}
-	if has("metrics.k8s.io") {
+	if served("metrics.k8s.io") {
 		d.add("metrics-server", installation.OK, "metrics.k8s.io is served", "")
 	} else {
 		d.add("metrics-server", installation.OK, "not installed; crane recommend does not need it", "install it for the HPA and kubectl top")
 	}
 
-	if !has("analysis.crane.io") {
+	if !served("analysis.crane.io") {
 		d.add("craned", installation.OK, "not installed; crane recommend does not need it", "for recommendations as objects and their adoption: kubectl apply -k config")
 		return
 	}

@@ -51,7 +51,7 @@ func renderExplain(s Streams, r *report) error {
 	}
 
 	if _, err := io.WriteString(s.Out, e.String()); err != nil {
-		return fmt.Errorf("failed to write the explanation: %w", err)
+		return fmt.Errorf("writing the explanation: %w", err)
 	}
 
 	return nil
@@ -251,8 +251,8 @@ func useText(s resourceSize, u sizereport.UsageSummary) string {
 // policyText returns the window, percentile and margin of the policy for the resource.
 func (r *report) policyText(s resourceSize) string {
 	p := r.DefaultPolicy
-	if own, known := r.OtherPolicies[s.policy]; known {
-		p = own
+	if policy, ok := r.OtherPolicies[s.policy]; ok {
+		p = policy
 	}
 
 	percent := func(share series.Ratio) string { return fmt.Sprintf("%.3g%%", float64(share)*100) }

@@ -116,7 +116,7 @@ func (o *explainSchedulingOptions) write(w io.Writer, found []nodeload.Explanati
 	var out strings.Builder
 	if o.output == outputJSON {
 		if err := documents.WriteJSON(&out, map[string]any{"explanations": found}); err != nil {
-			return fmt.Errorf("failed to encode the explanation: %w", err)
+			return fmt.Errorf("encoding the explanation: %w", err)
 		}
 	} else {
 		for i := range found {
@@ -125,7 +125,7 @@ func (o *explainSchedulingOptions) write(w io.Writer, found []nodeload.Explanati
 	}
 
 	if _, err := io.WriteString(w, out.String()); err != nil {
-		return fmt.Errorf("failed to write the explanation: %w", err)
+		return fmt.Errorf("writing the explanation: %w", err)
 	}
 
 	return nil

@@ -83,7 +83,7 @@ func TestExplainSchedulingErrors(t *testing.T) {
 	}{
 		{[]string{"shop/other", "--scheduler", address}, exitNoResult, "pod shop/other: the scheduler has no record of a recent attempt"},
 		{[]string{"shop/html", "--scheduler", address}, exitFailure, "not a response of crane-scheduler"},
-		{[]string{"web", "--scheduler", "http://127.0.0.1:1"}, exitFailure, "failed to query the scheduler"},
+		{[]string{"web", "--scheduler", "http://127.0.0.1:1"}, exitFailure, "querying the scheduler"},
 		{[]string{}, exitUsage, "accepts 1 arg"},
 		{[]string{"a/b/c"}, exitUsage, "want NAME or NAMESPACE/NAME"},
 		{[]string{"web", "-o", "xml"}, exitUsage, "want table or json"},

@@ -172,7 +172,7 @@ func (o *forecastOptions) run(ctx context.Context, s Streams) error {
 
 	progress.Stop()
 	if err := o.render(s, out); err != nil {
-		return fmt.Errorf("failed to write the forecast: %w", err)
+		return fmt.Errorf("writing the forecast: %w", err)
 	}
 
 	return nil

@@ -24,7 +24,7 @@ const (
 // column is the range of the history, or the quantiles of the forecast, in one column of a chart.
 type column struct {
 	isHistory    bool
-	known        bool
+	hasRange     bool
 	lower, upper float64
 	// quantiles are the maxima of outputLevels in the column.
 	quantiles [4]float64
@@ -56,7 +56,7 @@ func (f seriesForecast) column(start, stop time.Time) column {
 		// An interval can be shorter than a step.
 		q, ok := f.forecast.At(start)
 
-		c.known = ok
+		c.hasRange = ok
 		for l, level := range outputLevels() {
 			c.quantiles[l] = q.At(level)
 			if v, more := f.forecast.Max(level, start, stop); more {
@@ -73,7 +73,7 @@ func (f seriesForecast) column(start, stop time.Time) column {
 	c.lower = math.Inf(1)
 	for _, v := range f.history.Between(begin, stop).Values {
 		if forecast.Usable(v) {
-			c.known, c.lower, c.upper = true, min(c.lower, v), max(c.upper, v)
+			c.hasRange, c.lower, c.upper = true, min(c.lower, v), max(c.upper, v)
 		}
 	}
 
@@ -112,7 +112,7 @@ func formatChart(f seriesForecast, width int) string {
 func maxUpper(cols []column) float64 {
 	top := 0.0
 	for _, c := range cols {
-		if c.known {
+		if c.hasRange {
 			top = max(top, c.upper)
 		}
 	}
@@ -126,7 +126,7 @@ func maxUpper(cols []column) float64 {
 
 // mark returns the rune of the column in a row; row 0 is the lowest.
 func (c column) mark(row int, top float64) rune {
-	if !c.known {
+	if !c.hasRange {
 		return ' '
 	}
 

@@ -31,7 +31,7 @@ func renderSVG(w io.Writer, all []seriesForecast) error {
 	}
 
 	if _, err := m.WriteTo(w); err != nil {
-		return fmt.Errorf("failed to write the output: %w", err)
+		return fmt.Errorf("writing the output: %w", err)
 	}
 
 	return nil
@@ -64,7 +64,7 @@ func (f seriesForecast) drawPanel(m *svg.Image) {
 	quantiles := make([][]svg.Point, len(outputLevels()))
 	for i, c := range cols {
 		switch {
-		case !c.known: // It stays empty.
+		case !c.hasRange: // It stays empty.
 		case c.isHistory: // The line is at least one pixel high.
 			fmt.Fprintf(&history, "M%d %.1fV%.1f", svgLeft+i, y(c.lower)+0.5, y(c.upper)-0.5)
 		default:

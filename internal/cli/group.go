@@ -37,8 +37,8 @@ type jsonGroup struct {
 }
 
 // groupTitles returns the titles of the name columns.
-func groupTitles(by string) []string {
-	return map[string][]string{byWorkload: {"NAMESPACE", "WORKLOAD"}, byNamespace: {"NAMESPACE"}, byKind: {"KIND"}}[by]
+func groupTitles(grouping string) []string {
+	return map[string][]string{byWorkload: {"NAMESPACE", "WORKLOAD"}, byNamespace: {"NAMESPACE"}, byKind: {"KIND"}}[grouping]
 }
 
 // groups returns the groups in the order of --sort, or none without --group-by.

@@ -109,7 +109,7 @@ func listRecommendations(ctx context.Context, s Streams, f *kubectlCraneFlags, s
 
 	var list analysisv1alpha1.RecommendationList
 	if err := c.List(ctx, &list, client.InNamespace(f.namespace)); err != nil {
-		return fmt.Errorf("failed to list recommendations: %w", err)
+		return fmt.Errorf("listing recommendations: %w", err)
 	}
 
 	t := texttable.New("NAME", "NAMESPACE", "TYPE", "TARGET", "CHANGE", "UPDATED")
@@ -129,7 +129,7 @@ func listRecommendations(ctx context.Context, s Streams, f *kubectlCraneFlags, s
 
 func printLine(s Streams, line string) error {
 	if _, err := fmt.Fprintln(s.Out, line); err != nil {
-		return fmt.Errorf("failed to write the output: %w", err)
+		return fmt.Errorf("writing the output: %w", err)
 	}
 
 	return nil
@@ -236,7 +236,7 @@ func newRuleListVerb(s Streams) *cobra.Command {
 
 		var list analysisv1alpha1.RecommendationRuleList
 		if err := c.List(ctx, &list); err != nil {
-			return fmt.Errorf("failed to list recommendation rules: %w", err)
+			return fmt.Errorf("listing recommendation rules: %w", err)
 		}
 
 		t := texttable.New("NAME", "RECOMMENDER", "TARGET", "NAMESPACE", "RUN INTERVAL", "CREATED")

@@ -112,7 +112,7 @@ func runMigrateCheck(ctx context.Context, s Streams, access *clusteraccess.Acces
 
 	report, err := migrate.Check(ctx, cluster.client, cluster.version, namespaces...)
 	if err != nil {
-		return fmt.Errorf("failed to read the cluster: %w", err)
+		return fmt.Errorf("reading the cluster: %w", err)
 	}
 
 	render := map[string]func() error{
@@ -122,7 +122,7 @@ func runMigrateCheck(ctx context.Context, s Streams, access *clusteraccess.Acces
 	}[output]
 
 	if err := render(); err != nil {
-		return fmt.Errorf("failed to write the report: %w", err)
+		return fmt.Errorf("writing the report: %w", err)
 	}
 
 	switch n := report.Decisions(); {
@@ -162,7 +162,7 @@ without tokens of ServiceAccounts.`,
 
 			inv, err := migrate.ReadInventory(cmd.Context(), cluster.client, namespaces...)
 			if err != nil {
-				return fmt.Errorf("failed to read the cluster: %w", err)
+				return fmt.Errorf("reading the cluster: %w", err)
 			}
 
 			if err := inv.Proven(); err != nil {

@@ -55,7 +55,7 @@ func renderMigrateCheck(w io.Writer, r *migrate.Report) error {
 	}
 
 	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("failed to write the report: %w", err)
+		return fmt.Errorf("writing the report: %w", err)
 	}
 
 	return nil

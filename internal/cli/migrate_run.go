@@ -124,7 +124,7 @@ writes gocrane's configuration as values of Crane's chart: helm template with th
 				}
 
 				if err != nil {
-					return fmt.Errorf("failed to write values: %w", err)
+					return fmt.Errorf("writing values: %w", err)
 				}
 			}
 
@@ -152,31 +152,31 @@ func renderMigratePlan(s Streams, plan *migrate.Plan, output string) error {
 		}
 
 		if _, err := fmt.Fprintf(s.Out, "%d. %s (%s%s): %s\n", n+1, step.Name, step.State, pause, step.Purpose); err != nil {
-			return fmt.Errorf("failed to write the plan: %w", err)
+			return fmt.Errorf("writing the plan: %w", err)
 		}
 
 		for _, op := range firstNames(step.Operations) {
 			if _, err := fmt.Fprintf(s.Out, "   - %s\n", op); err != nil {
-				return fmt.Errorf("failed to write the plan: %w", err)
+				return fmt.Errorf("writing the plan: %w", err)
 			}
 		}
 	}
 
 	for _, f := range plan.Findings {
 		if _, err := fmt.Fprintf(s.Out, "%s %s: %s\n", f.Severity, f.Reason, f.Message); err != nil {
-			return fmt.Errorf("failed to write the plan: %w", err)
+			return fmt.Errorf("writing the plan: %w", err)
 		}
 
 		for _, object := range f.Objects {
 			if _, err := fmt.Fprintf(s.Out, "   - %s\n", object); err != nil {
-				return fmt.Errorf("failed to write the plan: %w", err)
+				return fmt.Errorf("writing the plan: %w", err)
 			}
 		}
 	}
 
 	for _, dropped := range plan.Settings.Dropped {
 		if _, err := fmt.Fprintln(s.Out, "without counterpart:", dropped); err != nil {
-			return fmt.Errorf("failed to write the plan: %w", err)
+			return fmt.Errorf("writing the plan: %w", err)
 		}
 	}
 
@@ -288,7 +288,7 @@ func printMigrateStatus(ctx context.Context, s Streams, m *migrate.Migration, ou
 	}
 
 	if _, printErr := io.WriteString(s.Out, quotaNote(nodes)); printErr != nil {
-		return fmt.Errorf("failed to write the status: %w", printErr)
+		return fmt.Errorf("writing the status: %w", printErr)
 	}
 
 	return err

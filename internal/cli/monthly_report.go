@@ -86,8 +86,8 @@ func (o *reportOptions) run(ctx context.Context, s Streams, now time.Time) error
 		outputCSV: renderReportCSV, outputJSON: renderReportJSON,
 	}
 
-	render, known := renderers[o.output]
-	if !known {
+	render, ok := renderers[o.output]
+	if !ok {
 		return usageError(fmt.Errorf("--output %q: want %s", o.output, strings.Join(slices.Sorted(maps.Keys(renderers)), ", ")))
 	}
 
@@ -108,7 +108,7 @@ func (o *reportOptions) run(ctx context.Context, s Streams, now time.Time) error
 
 	r.server = o.kubernetes.ServerName()
 	if err := render(s.Out, r); err != nil {
-		return fmt.Errorf("failed to write the report: %w", err)
+		return fmt.Errorf("writing the report: %w", err)
 	}
 
 	return nil
@@ -140,11 +140,11 @@ func (o *reportOptions) read(ctx context.Context, c client.Reader, month time.Ti
 	if o.output == outputCSV {
 		system := &corev1.Namespace{}
 		if err := c.Get(ctx, client.ObjectKey{Name: "kube-system"}, system); err != nil {
-			return nil, fmt.Errorf("failed to identify the cluster by the UID of namespace kube-system: %w", err)
+			return nil, fmt.Errorf("identifying the cluster by the UID of namespace kube-system: %w", err)
 		}
 
 		if out.cluster = string(system.UID); out.cluster == "" {
-			return nil, errors.New("failed to identify the cluster: namespace kube-system has no UID")
+			return nil, errors.New("identifying the cluster: namespace kube-system has no UID")
 		}
 	}
 
@@ -173,10 +173,10 @@ func (r *monthlyReport) observed() float64 {
 
 // unknown returns the largest number of adopted workloads whose saving could not be determined.
 func (r *monthlyReport) unknown() int {
-	most := 0
+	largest := 0
 	for _, a := range r.accounts {
-		most = max(most, a.Total().Unknown)
+		largest = max(largest, a.Total().Unknown)
 	}
 
-	return most
+	return largest
 }

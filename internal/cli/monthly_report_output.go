@@ -165,7 +165,7 @@ var reportTemplate string
 func renderReportHTML(w io.Writer, r *monthlyReport) error {
 	page, err := template.New("report").Parse(reportTemplate)
 	if err != nil {
-		return fmt.Errorf("failed to parse the template: %w", err)
+		return fmt.Errorf("parsing the template: %w", err)
 	}
 
 	return page.Execute(w, struct {

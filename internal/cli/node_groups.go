@@ -57,12 +57,12 @@ func newJSONGroupSize(s rightsize.Sizing, target jsonAmounts) *jsonGroupSize {
 }
 
 // nodeGroupLines returns one line of text per node group of the i-th container, with the recommendation for a resource and its saving.
-func (r *report) nodeGroupLines(it sizereport.Item, i int, of metrics.UsageKind) []string {
+func (r *report) nodeGroupLines(it sizereport.Item, i int, resource metrics.UsageKind) []string {
 	var out []string
 	for n, g := range it.Plan.Containers[i].NodeGroups {
 		sizing := g.Memory
-		s := resourceSize{resource: of, target: floatValue(g.Target.MemoryRequest, 1)}
-		if of == metrics.CPU {
+		s := resourceSize{resource: resource, target: floatValue(g.Target.MemoryRequest, 1)}
+		if resource == metrics.CPU {
 			sizing = g.CPU
 			s.target = floatValue(g.Target.CPURequest, 1000)
 		}
@@ -72,7 +72,7 @@ func (r *report) nodeGroupLines(it sizereport.Item, i int, of metrics.UsageKind)
 			text = s.format(s.target)
 			if len(it.GroupSavings) > 0 && it.GroupSavings[i][n].Counted > 0 {
 				saving := it.GroupSavings[i][n].Hourly.Memory
-				if of == metrics.CPU {
+				if resource == metrics.CPU {
 					saving = it.GroupSavings[i][n].Hourly.CPU
 				}
 

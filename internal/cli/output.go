@@ -68,7 +68,7 @@ func writeReport[T any](w io.Writer, output, name string, report T, render func(
 	}
 
 	if err := render(w, report); err != nil {
-		return fmt.Errorf("failed to write the %s: %w", name, err)
+		return fmt.Errorf("writing the %s: %w", name, err)
 	}
 
 	return nil
@@ -84,12 +84,12 @@ func renderYAML(w io.Writer, r *report) error {
 	out.Workloads = []jsonWorkload{}
 	head, err := yaml.Marshal(out)
 	if err != nil {
-		return fmt.Errorf("failed to encode YAML: %w", err)
+		return fmt.Errorf("encoding YAML: %w", err)
 	}
 
 	text, ok := strings.CutSuffix(string(head), last)
 	if !ok {
-		return errors.New("failed to encode YAML: workloads is not the last field")
+		return errors.New("encoding YAML: workloads is not the last field")
 	}
 
 	if len(workloads) == 0 {
@@ -99,7 +99,7 @@ func renderYAML(w io.Writer, r *report) error {
 	}
 
 	if _, err := io.WriteString(w, text); err != nil {
-		return fmt.Errorf("failed to write YAML: %w", err)
+		return fmt.Errorf("writing YAML: %w", err)
 	}
 
 	for i := range workloads {

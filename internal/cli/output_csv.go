@@ -27,13 +27,13 @@ func renderCSV(w io.Writer, r *report) error {
 
 	for _, line := range lines() {
 		if err := out.Write(line); err != nil {
-			return fmt.Errorf("failed to write CSV: %w", err)
+			return fmt.Errorf("writing CSV: %w", err)
 		}
 	}
 
 	out.Flush()
 	if err := out.Error(); err != nil {
-		return fmt.Errorf("failed to write CSV: %w", err)
+		return fmt.Errorf("writing CSV: %w", err)
 	}
 
 	return nil

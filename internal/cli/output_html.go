@@ -71,11 +71,11 @@ func executeTemplate(w io.Writer, name string, data any) error {
 		"days": func(v float64) string { return fmt.Sprintf("%.1f", v) },
 	}).Parse(templateText)
 	if err != nil {
-		return fmt.Errorf("failed to parse the templates: %w", err)
+		return fmt.Errorf("parsing the templates: %w", err)
 	}
 
 	if err := templates.ExecuteTemplate(w, name, data); err != nil {
-		return fmt.Errorf("failed to write the output: %w", err)
+		return fmt.Errorf("writing the output: %w", err)
 	}
 
 	return nil

@@ -143,27 +143,27 @@ func newReplayChart(r *rightsize.Replay, s resourceSize) *htmlChart {
 
 // newCalibrationChart maps the mean request of each factor to x and its minutes per day above the request to y; nil without a
 // calibration.
-func newCalibrationChart(of *calibrate.Calibration, s resourceSize) *htmlChart {
-	if of == nil || len(of.Points) == 0 {
+func newCalibrationChart(calibration *calibrate.Calibration, s resourceSize) *htmlChart {
+	if calibration == nil || len(calibration.Points) == 0 {
 		return nil
 	}
 
 	c := newViolationChart("Mean request against minutes per day above the request, for each factor in the replay of the past days", "mean request")
-	c.Heading, c.TargetY = "Calibration: "+of.Summary()+".", c.y(of.Target)
+	c.Heading, c.TargetY = "Calibration: "+calibration.Summary()+".", c.y(calibration.Target)
 
-	low, high := of.Points[0].Request, of.Points[0].Request
-	for _, p := range of.Points {
+	low, high := calibration.Points[0].Request, calibration.Points[0].Request
+	for _, p := range calibration.Points {
 		low = min(low, p.Request)
 		high = max(high, p.Request)
 	}
 
 	var line []string
-	for _, p := range of.Points {
+	for _, p := range calibration.Points {
 		m := htmlMark{X: c.x(p.Request, low, high), Y: c.y(p.Violation)}
 		m.Tip = fmt.Sprintf("factor %.3g: %s min/day over, mean request %s", p.Multiplier, minutesText(p.Violation), s.formatMeasured(p.Request))
 		line = append(line, fmt.Sprintf("%g,%g", m.X, m.Y))
 
-		if p.Multiplier == of.Multiplier {
+		if p.Multiplier == calibration.Multiplier {
 			m.Label, m.Class = "selected", "selected"
 			c.Marks = append(c.Marks, m)
 			continue

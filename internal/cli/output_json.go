@@ -311,7 +311,7 @@ func jsonSizing(s rightsize.Sizing, u sizereport.UsageSummary, current, target j
 }
 
 func amounts[T series.MilliCPU | series.Bytes](request, limit *T, format func(T) string, perUnit float64) jsonAmounts {
-	one := func(v *T) *jsonAmount {
+	newAmount := func(v *T) *jsonAmount {
 		if v == nil {
 			return nil
 		}
@@ -319,7 +319,7 @@ func amounts[T series.MilliCPU | series.Bytes](request, limit *T, format func(T)
 		return &jsonAmount{Quantity: format(*v), Value: float64(*v) / perUnit}
 	}
 
-	return jsonAmounts{Request: one(request), Limit: one(limit)}
+	return jsonAmounts{Request: newAmount(request), Limit: newAmount(limit)}
 }
 
 // jsonSources names the data sources.

@@ -57,7 +57,7 @@ func renderMarkdown(w io.Writer, r *report) error {
 	}
 
 	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("failed to write Markdown: %w", err)
+		return fmt.Errorf("writing Markdown: %w", err)
 	}
 
 	return nil

@@ -54,7 +54,7 @@ func loadPolicies(name string) (rightsize.PolicySet, error) {
 
 	content, err := readInputFile(name)
 	if err != nil {
-		return none, fmt.Errorf("failed to read the policy: %w", err)
+		return none, fmt.Errorf("reading the policy: %w", err)
 	}
 
 	data, err := yaml.YAMLToJSONStrict(content)

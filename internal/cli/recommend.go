@@ -296,7 +296,7 @@ func (o *recommendOptions) run(ctx context.Context, s Streams) error {
 	}
 
 	if err := render(s, report); err != nil {
-		return fmt.Errorf("failed to write the recommendations: %w", err)
+		return fmt.Errorf("writing the recommendations: %w", err)
 	}
 
 	if !report.hasNumbers() {

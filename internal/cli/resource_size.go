@@ -32,16 +32,16 @@ func (r *report) resourceSizes(c rightsize.Recommendation) []resourceSize {
 	return out
 }
 
-func newResourceSize(c rightsize.Recommendation, of metrics.UsageKind) resourceSize {
-	if of == metrics.CPU {
-		return resourceSize{of, c.CPU.Status, floatValue(c.Current.CPURequest, 1000), floatValue(c.Target.CPURequest, 1000), c.CPU, c.Policy}
+func newResourceSize(c rightsize.Recommendation, resource metrics.UsageKind) resourceSize {
+	if resource == metrics.CPU {
+		return resourceSize{resource, c.CPU.Status, floatValue(c.Current.CPURequest, 1000), floatValue(c.Target.CPURequest, 1000), c.CPU, c.Policy}
 	}
 
-	return resourceSize{of, c.Memory.Status, floatValue(c.Current.MemoryRequest, 1), floatValue(c.Target.MemoryRequest, 1), c.Memory, c.Policy}
+	return resourceSize{resource, c.Memory.Status, floatValue(c.Current.MemoryRequest, 1), floatValue(c.Target.MemoryRequest, 1), c.Memory, c.Policy}
 }
 
 // reduction returns current minus target; known is false unless both are set.
-func (s resourceSize) reduction() (less float64, known bool) {
+func (s resourceSize) reduction() (less float64, ok bool) {
 	if s.status != rightsize.Ready || s.current <= 0 || s.target <= 0 {
 		return 0, false
 	}

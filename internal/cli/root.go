@@ -67,7 +67,7 @@ func newVersionCommand(s Streams) *cobra.Command {
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if _, err := fmt.Fprintln(s.Out, "crane", version.Long()); err != nil {
-				return fmt.Errorf("failed to write the version: %w", err)
+				return fmt.Errorf("writing the version: %w", err)
 			}
 
 			return nil

@@ -175,10 +175,10 @@ func (j *jsonReport) addSavings(r *report) {
 		j.Workloads[i].Saving = newJSONSaving(it.Saving)
 		for c := range it.Savings {
 			// The workload states the source of the prices.
-			one := it.Savings[c]
-			one.Price = cost.UnitPrice{}
+			saving := it.Savings[c]
+			saving.Price = cost.UnitPrice{}
 
-			j.Workloads[i].Containers[c].Saving = newJSONSaving(one)
+			j.Workloads[i].Containers[c].Saving = newJSONSaving(saving)
 			for g, s := range it.GroupSavings[c] {
 				j.Workloads[i].Containers[c].NodeGroups[g].Saving = newJSONSaving(s)
 			}

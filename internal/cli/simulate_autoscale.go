@@ -136,8 +136,8 @@ func (o *simulateAutoscaleOptions) run(s Streams) error {
 	}
 
 	named := make([]replay.Named, len(all))
-	for i, one := range all {
-		named[i] = replay.Named{Name: one.Name, Series: one.Series}
+	for i, simulation := range all {
+		named[i] = replay.Named{Name: simulation.Name, Series: simulation.Series}
 	}
 
 	results, skipped := replay.Compare(plan, named)

@@ -63,7 +63,7 @@ func runScheduler(ctx context.Context, s Streams, args []string) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("failed to run %s: %w", path, err)
+		return fmt.Errorf("running %s: %w", path, err)
 	}
 
 	return nil

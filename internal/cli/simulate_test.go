@@ -84,7 +84,7 @@ func TestSimulateAutoscaleErrors(t *testing.T) {
 		{"--target 1.2 .", exitUsage, "--target 1.2"},
 		{"--budget -1 .", exitUsage, "--budget"},
 		{"-o yaml .", exitUsage, "--output"},
-		{"/does/not/exist", exitFailure, "failed to read series"},
+		{"/does/not/exist", exitFailure, "reading series"},
 	} {
 		var out, errOut strings.Builder
 		code := Main(append([]string{"crane", "simulate", "autoscale"}, strings.Fields(c.args)...), strings.NewReader(""), &out, &errOut)

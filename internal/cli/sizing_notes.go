@@ -41,8 +41,8 @@ func sizingNote(s rightsize.Sizing) string {
 	}
 
 	for _, f := range s.Flags {
-		text, known := flagNotes()[f.Code]
-		if !known {
+		text, ok := flagNotes()[f.Code]
+		if !ok {
 			text = strings.ReplaceAll(string(f.Code), "-", " ")
 		}
 

@@ -78,7 +78,7 @@ func runStatus(ctx context.Context, s Streams, o *explainWorkloadOptions) error 
 	}
 
 	if err := render(s.Out, checks); err != nil {
-		return fmt.Errorf("failed to write the report: %w", err)
+		return fmt.Errorf("writing the report: %w", err)
 	}
 
 	var warned []string

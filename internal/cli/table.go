@@ -63,7 +63,7 @@ func writeTable(w io.Writer, r *report, columns int, paint painter) error {
 	}
 
 	if _, err := io.WriteString(w, text.String()); err != nil {
-		return fmt.Errorf("failed to write the table: %w", err)
+		return fmt.Errorf("writing the table: %w", err)
 	}
 
 	return nil

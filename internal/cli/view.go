@@ -135,12 +135,12 @@ func (v *viewFlags) complete(output string) error {
 
 // filterWorkloads returns the workloads that match the name and kind filters, so that no other history is read.
 func (v *viewFlags) filterWorkloads(all []workload.Workload) []workload.Workload {
-	kept := slices.DeleteFunc(slices.Clone(all), func(w workload.Workload) bool { return !v.matches(w.Ref) })
-	if len(kept) == 0 {
+	matching := slices.DeleteFunc(slices.Clone(all), func(w workload.Workload) bool { return !v.matches(w.Ref) })
+	if len(matching) == 0 {
 		v.hint = v.suggestFilter(all)
 	}
 
-	return kept
+	return matching
 }
 
 // suggestFilter returns the names and kinds that resemble the filters which match no workload; empty if none does.
@@ -181,7 +181,7 @@ func (v *viewFlags) apply(found *sizereport.Report) *report {
 		filterHint: v.hint,
 	}
 
-	var kept []sizereport.Item
+	var shown []sizereport.Item
 	for _, it := range r.Items {
 		if !v.matches(it.Workload.Ref) {
 			continue
@@ -191,11 +191,11 @@ func (v *viewFlags) apply(found *sizereport.Report) *report {
 			it = filterContainers(it, func(c rightsize.Recommendation) bool { return r.hasFinding(c, v.only) })
 		}
 		if len(v.only) == 0 || len(it.Plan.Containers) > 0 {
-			kept = append(kept, it)
+			shown = append(shown, it)
 		}
 	}
 
-	r.Items = kept
+	r.Items = shown
 	if key := r.sortKey(v.sortBy); key != nil {
 		slices.SortStableFunc(r.Items, func(a, b sizereport.Item) int { return cmp.Compare(key(b), key(a)) })
 	}
@@ -242,15 +242,15 @@ func filterContainers(it sizereport.Item, keep func(rightsize.Recommendation) bo
 // hasFinding reports whether one of the findings applies to a resource of the container.
 func (r *report) hasFinding(c rightsize.Recommendation, only []string) bool {
 	for _, s := range r.resourceSizes(c) {
-		difference, known := s.reduction()
+		difference, comparable := s.reduction()
 		for _, finding := range only {
 			switch finding {
 			case onlyOver:
-				if known && difference > 0 {
+				if comparable && difference > 0 {
 					return true
 				}
 			case onlyUnder:
-				if known && difference < 0 {
+				if comparable && difference < 0 {
 					return true
 				}
 
@@ -270,12 +270,12 @@ func (r *report) hasFinding(c rightsize.Recommendation, only []string) bool {
 }
 
 // sortKey returns the function of the sort key, largest first, or nil for the order by name.
-func (r *report) sortKey(by string) func(sizereport.Item) float64 {
-	switch by {
+func (r *report) sortKey(order string) func(sizereport.Item) float64 {
+	switch order {
 	case sortSaving:
 		return func(it sizereport.Item) float64 { return it.Saving.Hourly.Total().PerHour() }
 	case sortCPU, sortMemory:
-		return func(it sizereport.Item) float64 { return r.requestReduction(it, by) }
+		return func(it sizereport.Item) float64 { return r.requestReduction(it, order) }
 	case sortChange:
 		return r.largestChange
 	}
@@ -293,7 +293,7 @@ func (r *report) requestReduction(it sizereport.Item, name string) float64 {
 				continue
 			}
 
-			if difference, known := s.reduction(); known {
+			if difference, comparable := s.reduction(); comparable {
 				sum += difference * float64(it.Workload.Replicas)
 			} else if r.FromFiles() {
 				sum += s.target

@@ -32,7 +32,7 @@ func (a auditLog) record(ctx context.Context, err error, values ...any) {
 
 // recordItems records each write of an action with its user, object and result.
 func (a auditLog) recordItems(ctx context.Context, action string, results []contract.ItemResult) {
-	for _, one := range results {
-		a.record(ctx, itemError(one), "action", action, "cluster", one.Item.Cluster, "namespace", one.Item.Namespace, "recommendation", one.Item.Name)
+	for _, result := range results {
+		a.record(ctx, itemError(result), "action", action, "cluster", result.Item.Cluster, "namespace", result.Item.Namespace, "recommendation", result.Item.Name)
 	}
 }

@@ -28,7 +28,7 @@ type Backend interface {
 	// Overview summarizes a worklist and adds what the whole cluster costs.
 	Overview(ctx context.Context, list *contract.Worklist) (contract.Overview, error)
 	Workload(ctx context.Context, target contract.Target) (contract.WorkloadDetail, error)
-	Series(ctx context.Context, target contract.Target, of SeriesRange) (contract.WorkloadSeries, error)
+	Series(ctx context.Context, target contract.Target, timeRange SeriesRange) (contract.WorkloadSeries, error)
 	WhatIf(ctx context.Context, target contract.Target, container string, settings contract.WhatIfSettings) (contract.WhatIf, error)
 	Autoscaling(ctx context.Context) (contract.Autoscaling, error)
 	// Forecast returns the history and the forecast of an EffectiveHorizontalPodAutoscaler.
@@ -36,7 +36,7 @@ type Backend interface {
 	Nodes(ctx context.Context) (contract.NodeList, error)
 	// Placement returns how the scheduler placed a pod.
 	Placement(ctx context.Context, namespace, pod string) (contract.Placement, error)
-	Cost(ctx context.Context, of CostQuery) (contract.Cost, error)
+	Cost(ctx context.Context, query CostQuery) (contract.Cost, error)
 	Rules(ctx context.Context) (contract.RuleList, error)
 	// CreateRule creates a rule, or reports what it would select.
 	CreateRule(ctx context.Context, request contract.RuleRequest) (contract.RuleResult, error)

@@ -28,13 +28,13 @@ type Limits struct {
 }
 
 // NewCache returns a cache of values that are read by read.
-func NewCache[K comparable, T any](of Limits, clock clock.Clock, read func(ctx context.Context, key K) (*T, error)) *Cache[K, T] {
-	return &Cache[K, T]{values: lru.New(of.Size), newValue: func(key K) *Shared[T] {
+func NewCache[K comparable, T any](limits Limits, clock clock.Clock, read func(ctx context.Context, key K) (*T, error)) *Cache[K, T] {
+	return &Cache[K, T]{values: lru.New(limits.Size), newValue: func(key K) *Shared[T] {
 		return &Shared[T]{
 			Read:     func(ctx context.Context) (*T, error) { return read(ctx, key) },
-			TTL:      of.TTL,
-			Timeout:  of.Timeout,
-			Patience: of.Patience,
+			TTL:      limits.TTL,
+			Timeout:  limits.Timeout,
+			Patience: limits.Patience,
 			Clock:    clock,
 		}
 	}}
@@ -50,11 +50,11 @@ func (c *Cache[K, T]) of(key K) *Shared[T] {
 	defer c.mu.Unlock()
 
 	if found, ok := c.values.Get(key); ok {
-		one, _ := found.(*Shared[T])
-		return one
+		value, _ := found.(*Shared[T])
+		return value
 	}
 
-	one := c.newValue(key)
-	c.values.Add(key, one)
-	return one
+	value := c.newValue(key)
+	c.values.Add(key, value)
+	return value
 }

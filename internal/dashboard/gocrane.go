@@ -96,9 +96,9 @@ func (s *Server) gocrane(route string, answer func(r *http.Request) (any, error)
 	method, path, _ := strings.Cut(route, " ")
 	writes := method != http.MethodGet
 	s.mux.HandleFunc(method+" "+gocranePrefix+path, func(w http.ResponseWriter, r *http.Request) {
-		one, r, err := s.authenticate(r)
+		account, r, err := s.authenticate(r)
 		if err == nil && writes {
-			err = checkCSRF(r, one)
+			err = checkCSRF(r, account)
 		}
 
 		var out gocraneAnswer
@@ -135,7 +135,7 @@ func newGocraneCluster(scheme, host, name string) gocraneCluster {
 
 // personal returns the answer of a route that reads or writes objects with the rights of the person, in the cluster of the path or of
 // ?cluster=.
-func personal(s *Server, of func(context.Context, client.Client, *http.Request) (any, error)) func(*http.Request) (any, error) {
+func personal(s *Server, read func(context.Context, client.Client, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		b, err := s.backends.of(r)
 		if err != nil {
@@ -147,7 +147,7 @@ func personal(s *Server, of func(context.Context, client.Client, *http.Request) 
 			return nil, err
 		}
 
-		return of(r.Context(), c, r)
+		return read(r.Context(), c, r)
 	}
 }
 

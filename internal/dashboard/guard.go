@@ -90,10 +90,10 @@ func (g *Guard) rights(ctx context.Context) (out contract.Rights, err error) {
 	create.Verb = "create"
 	patch.Verb = "patch"
 	for _, ask := range []struct {
-		right Right
-		into  *bool
+		right   Right
+		allowed *bool
 	}{{clusterRights()[0], &out.Nodes}, {clusterRights()[1], &out.ClusterTotals}, {list, &out.Rules}, {create, &out.CreateRules}, {patch, &out.Adopt}} {
-		if *ask.into, err = g.reviews.Allowed(ctx, ask.right); err != nil {
+		if *ask.allowed, err = g.reviews.Allowed(ctx, ask.right); err != nil {
 			return out, err
 		}
 	}
@@ -129,10 +129,10 @@ func (g *Guard) readable(ctx context.Context) (in map[string]bool, all bool, err
 	return g.reviews.allowedIn(ctx, listRecommendations(""), namespacesOf(list.Rows, func(r contract.Row) string { return r.Namespace }))
 }
 
-func namespacesOf[T any](of []T, namespace func(T) string) []string {
+func namespacesOf[T any](objects []T, namespace func(T) string) []string {
 	seen := map[string]bool{}
-	for i := range of {
-		seen[namespace(of[i])] = true
+	for i := range objects {
+		seen[namespace(objects[i])] = true
 	}
 
 	return slices.Sorted(maps.Keys(seen))
@@ -248,18 +248,18 @@ func (g *Guard) withClusterRight(ctx context.Context) (context.Context, error) {
 
 // resourceOf returns the resource of a workload: that of Kubernetes' own kinds, others by the API version in the worklist.
 func (g *Guard) resourceOf(ctx context.Context, target contract.Target) (schema.GroupVersionResource, error) {
-	of := func(group string) (schema.GroupVersionResource, error) {
+	resourceIn := func(group string) (schema.GroupVersionResource, error) {
 		plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: group, Kind: target.Kind})
 		return plural, nil
 	}
 
 	switch target.Kind {
 	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet":
-		return of("apps")
+		return resourceIn("apps")
 	case "Job", "CronJob":
-		return of("batch")
+		return resourceIn("batch")
 	case "Pod", "ReplicationController":
-		return of("")
+		return resourceIn("")
 	}
 
 	list, err := g.backend.Worklist(ctx)
@@ -269,7 +269,7 @@ func (g *Guard) resourceOf(ctx context.Context, target contract.Target) (schema.
 
 	for _, row := range list.Rows {
 		if row.Namespace == target.Namespace && row.Kind == target.Kind && row.Workload == target.Name {
-			return of(schema.FromAPIVersionAndKind(row.APIVersion, row.Kind).Group)
+			return resourceIn(schema.FromAPIVersionAndKind(row.APIVersion, row.Kind).Group)
 		}
 	}
 
@@ -297,13 +297,13 @@ func (g *Guard) Workload(ctx context.Context, target contract.Target) (contract.
 }
 
 // Series implements Backend.
-func (g *Guard) Series(ctx context.Context, target contract.Target, of SeriesRange) (contract.WorkloadSeries, error) {
+func (g *Guard) Series(ctx context.Context, target contract.Target, timeRange SeriesRange) (contract.WorkloadSeries, error) {
 	ctx, err := g.mayReadWorkload(ctx, target)
 	if err != nil {
 		return contract.WorkloadSeries{}, err
 	}
 
-	return g.backend.Series(ctx, target, of)
+	return g.backend.Series(ctx, target, timeRange)
 }
 
 // WhatIf implements Backend.
@@ -364,17 +364,17 @@ func (g *Guard) Forecast(ctx context.Context, namespace, name string) (contract.
 }
 
 // visible returns the objects in namespaces in which the person has a right.
-func visible[T any](ctx context.Context, r *Reviews, right Right, of []T, namespace func(T) string) ([]T, error) {
-	in, all, err := r.allowedIn(ctx, right, namespacesOf(of, namespace))
+func visible[T any](ctx context.Context, r *Reviews, right Right, objects []T, namespace func(T) string) ([]T, error) {
+	in, all, err := r.allowedIn(ctx, right, namespacesOf(objects, namespace))
 	if err != nil {
 		return nil, err
 	}
 
 	if all {
-		return of, nil
+		return objects, nil
 	}
 
-	return slices.DeleteFunc(slices.Clone(of), func(one T) bool { return !in[namespace(one)] }), nil
+	return slices.DeleteFunc(slices.Clone(objects), func(object T) bool { return !in[namespace(object)] }), nil
 }
 
 // Nodes implements Backend.
@@ -397,12 +397,12 @@ func (g *Guard) Placement(ctx context.Context, namespace, pod string) (contract.
 }
 
 // Cost implements Backend.
-func (g *Guard) Cost(ctx context.Context, of CostQuery) (contract.Cost, error) {
+func (g *Guard) Cost(ctx context.Context, query CostQuery) (contract.Cost, error) {
 	if err := g.reviews.require(ctx, clusterRights()...); err != nil {
 		return contract.Cost{}, err
 	}
 
-	return g.backend.Cost(ctx, of)
+	return g.backend.Cost(ctx, query)
 }
 
 // Rules implements Backend.

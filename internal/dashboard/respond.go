@@ -29,7 +29,7 @@ type encoded struct {
 func encode(value any) (encoded, error) {
 	plain, err := json.Marshal(value)
 	if err != nil {
-		return encoded{}, fmt.Errorf("failed to encode the answer: %w", err)
+		return encoded{}, fmt.Errorf("encoding the answer: %w", err)
 	}
 
 	sum := sha256.Sum256(plain)
@@ -48,7 +48,7 @@ func encode(value any) (encoded, error) {
 	}
 
 	if err != nil {
-		return encoded{}, fmt.Errorf("failed to compress the answer: %w", err)
+		return encoded{}, fmt.Errorf("compressing the answer: %w", err)
 	}
 
 	out.gzipped = b.Bytes()
@@ -91,7 +91,7 @@ func sendFailure(w http.ResponseWriter, err error) {
 func sendJSON(w http.ResponseWriter, status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
-		http.Error(w, "failed to encode the answer", http.StatusInternalServerError)
+		http.Error(w, "the answer cannot be encoded", http.StatusInternalServerError)
 		return
 	}
 

@@ -109,25 +109,25 @@ func (r *Reviews) Identify(ctx context.Context, token string) (Person, error) {
 	}
 
 	key := sha256.Sum256([]byte(token))
-	known := r.known(key)
-	if known == nil && !r.unknown.AllowN(r.clock.Now(), 1) {
+	cached := r.known(key)
+	if cached == nil && !r.unknown.AllowN(r.clock.Now(), 1) {
 		return p, NewResponseError(http.StatusTooManyRequests, contract.ReasonBusy, "too many logins at the same time", "repeat the login in some seconds")
 	}
 
-	if known != nil {
-		known.mu.Lock()
-		defer known.mu.Unlock()
+	if cached != nil {
+		cached.mu.Lock()
+		defer cached.mu.Unlock()
 
-		p.Name = known.name
+		p.Name = cached.name
 
-		if r.clock.Now().Before(known.until) {
+		if r.clock.Now().Before(cached.until) {
 			return p, nil
 		}
 	}
 
 	answer, err := r.client.AuthenticationV1().SelfSubjectReviews().Create(WithPerson(ctx, p), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	switch {
-	case apierrors.IsUnauthorized(err) && known != nil && !known.refuse(r.clock.Now()):
+	case apierrors.IsUnauthorized(err) && cached != nil && !cached.refuse(r.clock.Now()):
 		return p, errRefusedForNow()
 	case apierrors.IsUnauthorized(err):
 		r.persons.Remove(key)
@@ -140,10 +140,10 @@ func (r *Reviews) Identify(ctx context.Context, token string) (Person, error) {
 
 	p.Name = answer.Status.UserInfo.Username
 	until := r.clock.Now().Add(reviewTTL)
-	if known != nil {
-		known.name = p.Name
-		known.until = until
-		known.refused = time.Time{}
+	if cached != nil {
+		cached.name = p.Name
+		cached.until = until
+		cached.refused = time.Time{}
 
 		return p, nil
 	}
@@ -154,8 +154,8 @@ func (r *Reviews) Identify(ctx context.Context, token string) (Person, error) {
 
 func (r *Reviews) known(key [sha256.Size]byte) *reviewed {
 	if found, ok := r.persons.Get(key); ok {
-		known, _ := found.(*reviewed)
-		return known
+		cached, _ := found.(*reviewed)
+		return cached
 	}
 
 	return nil
@@ -164,11 +164,11 @@ func (r *Reviews) known(key [sha256.Size]byte) *reviewed {
 // Refuse records that the API server refused a token, and reports whether its sessions end: tokens that were accepted before have a grace.
 func (r *Reviews) Refuse(token string) bool {
 	key := sha256.Sum256([]byte(token))
-	if known := r.known(key); known != nil {
-		known.mu.Lock()
-		defer known.mu.Unlock()
+	if cached := r.known(key); cached != nil {
+		cached.mu.Lock()
+		defer cached.mu.Unlock()
 
-		if !known.refuse(r.clock.Now()) {
+		if !cached.refuse(r.clock.Now()) {
 			return false
 		}
 	}
@@ -188,11 +188,11 @@ func (r *Reviews) Allowed(ctx context.Context, right Right) (bool, error) {
 		return false, errNoPerson
 	}
 
-	known := r.known(sha256.Sum256([]byte(p.Token)))
-	if known != nil {
-		known.mu.Lock()
-		last, found := known.rights[right]
-		known.mu.Unlock()
+	cached := r.known(sha256.Sum256([]byte(p.Token)))
+	if cached != nil {
+		cached.mu.Lock()
+		last, found := cached.rights[right]
+		cached.mu.Unlock()
 
 		if found && r.clock.Now().Before(last.until) {
 			return last.allowed, nil
@@ -207,14 +207,14 @@ func (r *Reviews) Allowed(ctx context.Context, right Right) (bool, error) {
 		return false, NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("the API server does not say whether you may %s: %v", right, err), "the page repeats the request")
 	}
 
-	if known != nil {
-		known.mu.Lock()
-		defer known.mu.Unlock()
+	if cached != nil {
+		cached.mu.Lock()
+		defer cached.mu.Unlock()
 
-		if len(known.rights) >= maxRights {
-			clear(known.rights)
+		if len(cached.rights) >= maxRights {
+			clear(cached.rights)
 		}
-		known.rights[right] = decision{allowed: allowed, until: r.clock.Now().Add(reviewTTL)}
+		cached.rights[right] = decision{allowed: allowed, until: r.clock.Now().Add(reviewTTL)}
 	}
 
 	return allowed, nil
@@ -268,8 +268,8 @@ func (r *Reviews) allowedIn(ctx context.Context, right Right, namespaces []strin
 	group.SetLimit(parallelReviews)
 
 	for _, namespace := range namespaces {
-		one := right
-		one.Namespace = namespace
+		review := right
+		review.Namespace = namespace
 
 		if namespace == "" {
 			continue // needs the right in all namespaces
@@ -277,7 +277,7 @@ func (r *Reviews) allowedIn(ctx context.Context, right Right, namespaces []strin
 
 		group.Go(func() error {
 			return recovery.Call(ctx, func() error {
-				allowed, err := r.Allowed(ctx, one)
+				allowed, err := r.Allowed(ctx, review)
 				if err != nil || !allowed {
 					return err
 				}

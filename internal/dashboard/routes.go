@@ -53,25 +53,25 @@ func (s *Server) routes() {
 		return b.Overview(ctx, list)
 	}))
 
-	s.read(contract.PathWorkload, askTarget(s, func(ctx context.Context, b Backend, _ *http.Request, of contract.Target) (any, error) {
-		return b.Workload(ctx, of)
+	s.read(contract.PathWorkload, askTarget(s, func(ctx context.Context, b Backend, _ *http.Request, target contract.Target) (any, error) {
+		return b.Workload(ctx, target)
 	}))
-	s.read(contract.PathSeries, askTarget(s, func(ctx context.Context, b Backend, r *http.Request, of contract.Target) (any, error) {
-		within, err := seriesRange(r, s.config.Clock.Now())
+	s.read(contract.PathSeries, askTarget(s, func(ctx context.Context, b Backend, r *http.Request, target contract.Target) (any, error) {
+		timeRange, err := seriesRange(r, s.config.Clock.Now())
 		if err != nil {
 			return nil, err
 		}
 
-		return b.Series(ctx, of, within)
+		return b.Series(ctx, target, timeRange)
 	}))
 
-	s.read(contract.PathWhatIf, askTarget(s, func(ctx context.Context, b Backend, r *http.Request, of contract.Target) (any, error) {
+	s.read(contract.PathWhatIf, askTarget(s, func(ctx context.Context, b Backend, r *http.Request, target contract.Target) (any, error) {
 		settings, err := whatIfSettings(r)
 		if err != nil {
 			return nil, err
 		}
 
-		return b.WhatIf(ctx, of, r.URL.Query().Get("container"), settings)
+		return b.WhatIf(ctx, target, r.URL.Query().Get("container"), settings)
 	}))
 
 	s.read(contract.PathAutoscaling, ask(s, Backend.Autoscaling))
@@ -93,20 +93,20 @@ func (s *Server) routes() {
 }
 
 // ask returns the answer of a backend without parameters.
-func ask[T any](s *Server, of func(Backend, context.Context) (T, error)) func(*http.Request) (any, error) {
+func ask[T any](s *Server, read func(Backend, context.Context) (T, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		b, err := s.backends.of(r)
 		if err != nil {
 			return nil, err
 		}
 
-		return of(b, r.Context())
+		return read(b, r.Context())
 	}
 }
 
 // askTarget returns the answer of a backend about the workload in the parameters.
 func askTarget(
-	s *Server, of func(context.Context, Backend, *http.Request, contract.Target) (any, error),
+	s *Server, read func(context.Context, Backend, *http.Request, contract.Target) (any, error),
 ) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		b, err := s.backends.of(r)
@@ -129,7 +129,7 @@ func askTarget(
 			return nil, err
 		}
 
-		return of(r.Context(), b, r, target)
+		return read(r.Context(), b, r, target)
 	}
 }
 
@@ -180,13 +180,13 @@ func trimSlashes(path string) string {
 }
 
 func (s *Server) getSession(w http.ResponseWriter, r *http.Request) {
-	one, r, failure := s.authenticate(r)
+	login, r, failure := s.authenticate(r)
 	if failure != nil && FailureOf(failure).Status != http.StatusUnauthorized {
 		sendFailure(w, failure)
 		return
 	}
 
-	if err := sendValue(w, r, s.describe(r, one, failure == nil)); err != nil {
+	if err := sendValue(w, r, s.describe(r, login, failure == nil)); err != nil {
 		sendFailure(w, err)
 	}
 }
@@ -299,15 +299,15 @@ func timeParameter(r *http.Request, name string, otherwise time.Time) (time.Time
 }
 
 // numberParameter returns a number of the query within bounds; nil if it is absent.
-func numberParameter(r *http.Request, name string, least, most float64) (*float64, error) {
+func numberParameter(r *http.Request, name string, lowest, highest float64) (*float64, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
 		return nil, nil //nolint:nilnil // absent
 	}
 
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(v) || v < least || v > most {
-		return nil, invalid("%s: %q is not a number from %v to %v", name, text, least, most)
+	if err != nil || math.IsNaN(v) || v < lowest || v > highest {
+		return nil, invalid("%s: %q is not a number from %v to %v", name, text, lowest, highest)
 	}
 
 	return &v, nil
@@ -316,9 +316,9 @@ func numberParameter(r *http.Request, name string, least, most float64) (*float6
 func whatIfSettings(r *http.Request) (contract.WhatIfSettings, error) {
 	var out contract.WhatIfSettings
 	for _, p := range []struct {
-		name        string
-		least, most float64
-		into        **float64
+		name            string
+		lowest, highest float64
+		value           **float64
 	}{
 		{"cpuPercentile", 0.5, 1, &out.CPUPercentile},
 		{"memoryPercentile", 0.5, 1, &out.MemoryPercentile},
@@ -326,19 +326,19 @@ func whatIfSettings(r *http.Request) (contract.WhatIfSettings, error) {
 		{"memoryMargin", 0, 2, &out.MemoryMargin},
 		{"target", 0.0025, 0.5, &out.Target},
 	} {
-		v, err := numberParameter(r, p.name, p.least, p.most)
+		v, err := numberParameter(r, p.name, p.lowest, p.highest)
 		if err != nil {
 			return out, err
 		}
 
-		*p.into = v
+		*p.value = v
 	}
 
 	return out, nil
 }
 
 // askNamed returns the answer of a backend about the object whose namespace and name are in the parameters; parameter is that of the name.
-func askNamed[T any](s *Server, parameter, missing string, of func(b Backend, ctx context.Context, namespace, name string) (T, error)) func(*http.Request) (any, error) {
+func askNamed[T any](s *Server, parameter, missing string, read func(b Backend, ctx context.Context, namespace, name string) (T, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		b, err := s.backends.of(r)
 		if err != nil {
@@ -354,7 +354,7 @@ func askNamed[T any](s *Server, parameter, missing string, of func(b Backend, ct
 			return nil, err
 		}
 
-		return of(b, r.Context(), q.Get("namespace"), q.Get(parameter))
+		return read(b, r.Context(), q.Get("namespace"), q.Get(parameter))
 	}
 }
 
@@ -371,20 +371,20 @@ func (s *Server) getCost(r *http.Request) (any, error) {
 	}
 
 	q := r.URL.Query()
-	of := CostQuery{By: cmp.Or(q.Get("by"), "namespace"), Label: q.Get("label"), Window: time.Hour}
+	query := CostQuery{By: cmp.Or(q.Get("by"), "namespace"), Label: q.Get("label"), Window: time.Hour}
 	if text := q.Get("window"); text != "" {
-		if of.Window, err = series.ParseDuration(text); err != nil || !slices.Contains(costWindows(), of.Window) {
+		if query.Window, err = series.ParseDuration(text); err != nil || !slices.Contains(costWindows(), query.Window) {
 			return nil, invalid("window: %q must be 1h, 1d, 7d or 14d", text)
 		}
 	}
 
-	if of.By == "label" && of.Label == "" {
+	if query.By == "label" && query.Label == "" {
 		return nil, invalid("label: the key of a label is required")
 	}
 
-	if err := checkNames(of.Label); err != nil {
+	if err := checkNames(query.Label); err != nil {
 		return nil, err
 	}
 
-	return b.Cost(r.Context(), of)
+	return b.Cost(r.Context(), query)
 }

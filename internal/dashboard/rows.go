@@ -103,7 +103,7 @@ func stateOf(rec *analysisv1alpha1.Recommendation) (state contract.State, reason
 		return nil
 	}
 
-	of := func(state contract.State, c *metav1.Condition) (contract.State, string, string) {
+	described := func(state contract.State, c *metav1.Condition) (contract.State, string, string) {
 		return state, c.Reason, c.Message
 	}
 
@@ -118,7 +118,7 @@ func stateOf(rec *analysisv1alpha1.Recommendation) (state contract.State, reason
 	}
 
 	if c := is(analysisv1alpha1.ConditionFailed, metav1.ConditionTrue); c != nil {
-		return of(contract.StateFailed, c)
+		return described(contract.StateFailed, c)
 	}
 
 	ready := meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionReady)
@@ -128,23 +128,23 @@ func stateOf(rec *analysisv1alpha1.Recommendation) (state contract.State, reason
 
 	if ready.Status != metav1.ConditionTrue {
 		if c := is(analysisv1alpha1.ConditionLearning, metav1.ConditionTrue); c != nil {
-			return of(contract.StateLearning, c)
+			return described(contract.StateLearning, c)
 		}
 
 		if ready.Reason == "NoUsage" {
-			return of(contract.StateNoData, ready)
+			return described(contract.StateNoData, ready)
 		}
 
-		return of(contract.StateRefused, ready)
+		return described(contract.StateRefused, ready)
 	}
 
 	if c := is(analysisv1alpha1.ConditionApplicable, metav1.ConditionFalse); c != nil {
-		return of(contract.StateRefused, c)
+		return described(contract.StateRefused, c)
 	}
 
 	if auto {
 		if c := is(analysisv1alpha1.ConditionAdopted, metav1.ConditionFalse); c != nil {
-			return of(contract.StatePaused, c)
+			return described(contract.StatePaused, c)
 		}
 
 		if p := rec.Status.Adoption; p != nil && adoption.Phase(p.Phase) == adoption.Resting {
@@ -272,13 +272,13 @@ func rate(row *contract.Row, evidence []analysisv1alpha1.CalibrationEvidence) {
 }
 
 // reduction returns the relative reduction of an amount; 0 if it grows or is unknown.
-func reduction(now, after *contract.Size, of func(*contract.Size) *int64) float64 {
+func reduction(now, after *contract.Size, field func(*contract.Size) *int64) float64 {
 	if now == nil || after == nil {
 		return 0
 	}
 
-	a := of(now)
-	b := of(after)
+	a := field(now)
+	b := field(after)
 	if a == nil || b == nil || *a <= 0 || *b >= *a {
 		return 0
 	}

@@ -138,7 +138,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	defer stop()
 
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("failed to serve the dashboard: %w", err)
+		return fmt.Errorf("serving the dashboard: %w", err)
 	}
 
 	return nil
@@ -202,37 +202,37 @@ func setSecurityHeaders(h http.Header) {
 
 // authenticate returns the session of a request, and its context with the person.
 func (s *Server) authenticate(r *http.Request) (session, *http.Request, error) {
-	one, ok := s.sessions.of(r)
+	login, ok := s.sessions.of(r)
 	if s.config.Reviews == nil {
 		if !ok {
-			return one, r, errNoSession("open the address that crane dashboard prints; start it again for a new one")
+			return login, r, errNoSession("open the address that crane dashboard prints; start it again for a new one")
 		}
 
-		return one, r, nil
+		return login, r, nil
 	}
 
 	token, forwarded := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !forwarded {
-		token = one.person.Token
+		token = login.person.Token
 	}
 
 	if token == "" {
-		return one, r, errNoSession("")
+		return login, r, errNoSession("")
 	}
 
 	person, err := s.config.Reviews.Identify(r.Context(), token)
 	if err != nil {
-		return one, r, s.endIfUnauthorized(r, err)
+		return login, r, s.endIfUnauthorized(r, err)
 	}
 
-	one.person = person
+	login.person = person
 
 	if forwarded {
-		one.csrf = s.sessions.csrfOf(person.Name)
-		one.expires = time.Time{}
+		login.csrf = s.sessions.csrfOf(person.Name)
+		login.expires = time.Time{}
 	}
 
-	return one, r.WithContext(WithPerson(r.Context(), person)), nil
+	return login, r.WithContext(WithPerson(r.Context(), person)), nil
 }
 
 // endIfUnauthorized ends the session of a person whose token the API server does not accept any more.
@@ -280,9 +280,9 @@ func (s *Server) read(path string, answer func(r *http.Request) (any, error)) {
 // write registers a POST route that requires a session and its CSRF token.
 func (s *Server) write(path string, answer func(w http.ResponseWriter, r *http.Request) error) {
 	s.mux.HandleFunc("POST "+contract.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
-		one, r, err := s.authenticate(r)
+		login, r, err := s.authenticate(r)
 		if err == nil {
-			err = checkCSRF(r, one)
+			err = checkCSRF(r, login)
 		}
 		if err == nil {
 			err = answer(w, r)
@@ -294,8 +294,8 @@ func (s *Server) write(path string, answer func(w http.ResponseWriter, r *http.R
 }
 
 // checkCSRF returns an error if a request lacks the CSRF token of its session.
-func checkCSRF(r *http.Request, one session) error {
-	if !sameToken(r.Header.Get(contract.CSRFHeader), one.csrf) {
+func checkCSRF(r *http.Request, login session) error {
+	if !sameToken(r.Header.Get(contract.CSRFHeader), login.csrf) {
 		return NewResponseError(http.StatusForbidden, contract.ReasonCSRF, "the request lacks the token of the session", "reload the page")
 	}
 
@@ -334,7 +334,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	cookie, one, err := s.sessions.start(person)
+	cookie, login, err := s.sessions.start(person)
 	if err != nil {
 		sendFailure(w, err)
 		return
@@ -343,7 +343,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	s.config.Audit.Info("login", "user", person.Name)
 	s.sessions.setCookie(w, cookie)
 
-	if err := sendValue(w, r, s.describe(r.WithContext(WithPerson(r.Context(), person)), one, true)); err != nil {
+	if err := sendValue(w, r, s.describe(r.WithContext(WithPerson(r.Context(), person)), login, true)); err != nil {
 		sendFailure(w, err)
 	}
 }
@@ -353,7 +353,7 @@ func errNoSession(next string) error {
 }
 
 // decode reads the JSON body of a request strictly.
-func decode(r *http.Request, into any) error {
+func decode(r *http.Request, body any) error {
 	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != "application/json" {
 		return NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the body must be application/json", "")
 	}
@@ -361,7 +361,7 @@ func decode(r *http.Request, into any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 
-	if err := d.Decode(into); err != nil {
+	if err := d.Decode(body); err != nil {
 		return bodyFailure(err)
 	}
 
@@ -379,7 +379,7 @@ func bodyFailure(err error) error {
 }
 
 // describe returns the session of a request.
-func (s *Server) describe(r *http.Request, one session, ok bool) contract.Session {
+func (s *Server) describe(r *http.Request, login session, ok bool) contract.Session {
 	out := contract.Session{
 		Authenticated: ok,
 		Mode:          s.config.Mode,
@@ -397,9 +397,9 @@ func (s *Server) describe(r *http.Request, one session, ok bool) contract.Sessio
 		return out
 	}
 
-	out.User = cmp.Or(one.person.Name, s.config.User)
-	out.CSRFToken = one.csrf
-	out.Expires = Unix(one.expires)
+	out.User = cmp.Or(login.person.Name, s.config.User)
+	out.CSRFToken = login.csrf
+	out.Expires = Unix(login.expires)
 	for _, b := range s.backends {
 		out.Clusters = append(out.Clusters, b.Cluster(r.Context()))
 	}

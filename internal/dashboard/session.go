@@ -80,7 +80,7 @@ func (s *sessions) redeem(token string) (cookie string, ok bool) {
 }
 
 // start starts a session for a person, which ends with the token at the latest.
-func (s *sessions) start(p Person) (cookie string, one session, err error) {
+func (s *sessions) start(p Person) (cookie string, login session, err error) {
 	life := sessionLength
 	if end := expiry(p.Token); !end.IsZero() {
 		if life = min(life, end.Sub(s.clock.Now())); life <= 0 {
@@ -140,25 +140,25 @@ func (s *sessions) csrfOf(name string) string {
 // oldest one of the account with the most, so that nobody ends the sessions of others by logging in often.
 func (s *sessions) bound(added Person) {
 	now := s.clock.Now()
-	maps.DeleteFunc(s.byHash, func(_ [sha256.Size]byte, one session) bool { return !now.Before(one.expires) })
+	maps.DeleteFunc(s.byHash, func(_ [sha256.Size]byte, login session) bool { return !now.Before(login.expires) })
 
 	personal := 0
-	most := 0
+	largest := 0
 	byAccount := map[string]int{}
-	for _, one := range s.byHash {
-		if one.person.Name == added.Name {
+	for _, login := range s.byHash {
+		if login.person.Name == added.Name {
 			personal++
 		}
 
-		byAccount[one.account]++
-		most = max(most, byAccount[one.account])
+		byAccount[login.account]++
+		largest = max(largest, byAccount[login.account])
 	}
 
 	switch {
 	case personal > maxPersonal:
-		s.dropOldest(func(one session) bool { return one.person.Name == added.Name })
+		s.dropOldest(func(login session) bool { return login.person.Name == added.Name })
 	case len(s.byHash) > maxSessions:
-		s.dropOldest(func(one session) bool { return byAccount[one.account] == most })
+		s.dropOldest(func(login session) bool { return byAccount[login.account] == largest })
 	}
 }
 
@@ -176,10 +176,10 @@ func accountOf(p Person) string {
 func (s *sessions) dropOldest(matches func(session) bool) {
 	var oldest [sha256.Size]byte
 	number := uint64(math.MaxUint64)
-	for hash, one := range s.byHash {
-		if one.number < number && matches(one) {
+	for hash, login := range s.byHash {
+		if login.number < number && matches(login) {
 			oldest = hash
-			number = one.number
+			number = login.number
 		}
 	}
 
@@ -197,13 +197,13 @@ func (s *sessions) of(r *http.Request) (session, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	one, ok := s.byHash[hash]
-	if ok && !s.clock.Now().Before(one.expires) {
+	login, ok := s.byHash[hash]
+	if ok && !s.clock.Now().Before(login.expires) {
 		delete(s.byHash, hash)
 		return session{}, false
 	}
 
-	return one, ok
+	return login, ok
 }
 
 // end removes the session of a request.

@@ -24,12 +24,12 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
 		return invalid("format %q: must be kustomize, patch, helm or csv", request.Format)
 	}
 
-	most := maxPatchItems
+	limit := maxPatchItems
 	if request.Format == "csv" {
-		most = maxItems
+		limit = maxItems
 	}
 
-	if err := checkItems(len(request.Items), most); err != nil {
+	if err := checkItems(len(request.Items), limit); err != nil {
 		return err
 	}
 
@@ -53,9 +53,9 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func checkItems(n, most int) error {
-	if n == 0 || n > most {
-		return NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, fmt.Sprintf("%d rows are selected: must be 1 to %d", n, most), "select other rows")
+func checkItems(n, maxItems int) error {
+	if n == 0 || n > maxItems {
+		return NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, fmt.Sprintf("%d rows are selected: must be 1 to %d", n, maxItems), "select other rows")
 	}
 
 	return nil
@@ -144,10 +144,10 @@ func (s *Server) createRule(w http.ResponseWriter, r *http.Request) error {
 
 // previewRule returns what the recommenders of a rule recommend for its targets: existing Recommendations, and what is computed from the history
 // for the first targets without. A target that the person may not read is left out.
-func previewRule(ctx context.Context, b Backend, of contract.RuleResult) []contract.Row {
+func previewRule(ctx context.Context, b Backend, result contract.RuleResult) []contract.Row {
 	var out []contract.Row
 	targets := map[contract.Target]bool{}
-	for _, t := range of.Targets {
+	for _, t := range result.Targets {
 		targets[t] = true
 	}
 
@@ -163,19 +163,19 @@ func previewRule(ctx context.Context, b Backend, of contract.RuleResult) []contr
 	found := map[contract.Target]bool{}
 	if list, err := b.Worklist(ctx); err == nil {
 		for _, row := range list.Rows {
-			if target := targetOf(row); targets[target] && slices.Contains(of.Recommenders, row.Type) {
+			if target := targetOf(row); targets[target] && slices.Contains(result.Recommenders, row.Type) {
 				out = append(out, row)
 				found[target] = true
 			}
 		}
 	}
 
-	if !slices.Contains(of.Recommenders, string(analysisv1alpha1.AnalysisTypeResource)) {
+	if !slices.Contains(result.Recommenders, string(analysisv1alpha1.AnalysisTypeResource)) {
 		return out
 	}
 
 	computed := 0
-	for _, target := range of.Targets {
+	for _, target := range result.Targets {
 		if found[target] || computed == maxPreviews || ctx.Err() != nil {
 			continue
 		}
@@ -197,15 +197,15 @@ func previewRule(ctx context.Context, b Backend, of contract.RuleResult) []contr
 }
 
 // itemError returns the error of an action on one item; nil if it succeeded.
-func itemError(one contract.ItemResult) error {
-	if one.Error == nil {
+func itemError(result contract.ItemResult) error {
+	if result.Error == nil {
 		return nil
 	}
 
 	status := http.StatusUnprocessableEntity
-	if one.Error.Reason == contract.ReasonForbidden {
+	if result.Error.Reason == contract.ReasonForbidden {
 		status = http.StatusForbidden
 	}
 
-	return &ResponseError{Status: status, Body: *one.Error}
+	return &ResponseError{Status: status, Body: *result.Error}
 }

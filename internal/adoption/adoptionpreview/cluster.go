@@ -27,25 +27,25 @@ const adoptionFlagPrefix = "adoption-"
 
 // settings returns the adoption settings of the running craned, overridden by the flags of this command. If they
 // cannot be read, it prints a note and uses the defaults.
-func (p Reader) settings(ctx context.Context) (targetsnapshot.Settings, error) {
+func (r Reader) settings(ctx context.Context) (targetsnapshot.Settings, error) {
 	options := targetsnapshot.NewOptions()
 	deployed := pflag.NewFlagSet("craned", pflag.ContinueOnError)
 	deployed.SetOutput(io.Discard)
 	options.AddFlags(deployed)
 
-	args, err := p.cranedArgs(ctx)
+	args, err := r.cranedArgs(ctx)
 	if err == nil {
 		err = deployed.Parse(args)
 	}
 	if err != nil {
-		p.note("The flags of craned cannot be read, using its defaults: %v", err)
+		r.note("The flags of craned cannot be read, using its defaults: %v", err)
 	}
 
-	if p.Flags != nil {
-		p.Flags.Visit(func(f *pflag.Flag) {
+	if r.Flags != nil {
+		r.Flags.Visit(func(f *pflag.Flag) {
 			switch {
 			case f.Name == adoptionFlagPrefix+"window":
-				options.Windows = p.Adoption.Windows
+				options.Windows = r.Adoption.Windows
 			case strings.HasPrefix(f.Name, adoptionFlagPrefix):
 				_ = deployed.Set(f.Name, f.Value.String()) // The value was validated by this command.
 			}
@@ -61,19 +61,19 @@ func (p Reader) settings(ctx context.Context) (targetsnapshot.Settings, error) {
 }
 
 // cranedArgs returns the adoption flags in craned's Deployment.
-func (p Reader) cranedArgs(ctx context.Context) ([]string, error) {
+func (r Reader) cranedArgs(ctx context.Context) ([]string, error) {
 	selector, err := labels.Parse(installation.CranedSelector)
 	if err != nil {
 		return nil, fmt.Errorf("invalid selector of craned: %w", err)
 	}
 
 	var list appsv1.DeploymentList
-	if err := p.Client.List(ctx, &list, client.InNamespace(p.CranedNamespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("failed to list Deployments in %s: %w", p.CranedNamespace, err)
+	if err := r.Client.List(ctx, &list, client.InNamespace(r.CranedNamespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing Deployments in %s: %w", r.CranedNamespace, err)
 	}
 
 	if len(list.Items) == 0 {
-		return nil, fmt.Errorf("namespace %s has no Deployment with label %s", p.CranedNamespace, installation.CranedSelector)
+		return nil, fmt.Errorf("namespace %s has no Deployment with label %s", r.CranedNamespace, installation.CranedSelector)
 	}
 
 	var out []string
@@ -90,10 +90,10 @@ func (p Reader) cranedArgs(ctx context.Context) ([]string, error) {
 }
 
 // oomKills returns craned's OOM record, or prints a note and returns nil if it cannot be read.
-func (p Reader) oomKills(ctx context.Context) targetsnapshot.KillReader {
-	record := targetsnapshot.ConfigMapKillReader{Reader: p.Client, Namespace: p.CranedNamespace}
+func (r Reader) oomKills(ctx context.Context) targetsnapshot.KillReader {
+	record := targetsnapshot.ConfigMapKillReader{Reader: r.Client, Namespace: r.CranedNamespace}
 	if _, err := record.Kills(ctx); err != nil {
-		p.note("OOM kills of deleted pods cannot be read: %v", err)
+		r.note("OOM kills of deleted pods cannot be read: %v", err)
 		return nil
 	}
 
@@ -101,15 +101,15 @@ func (p Reader) oomKills(ctx context.Context) targetsnapshot.KillReader {
 }
 
 // loadBudgets returns the running adoptions of the cluster, and prints a note if they cannot be read.
-func (p Reader) loadBudgets(ctx context.Context) *decide.BudgetTracker {
+func (r Reader) loadBudgets(ctx context.Context) *decide.BudgetTracker {
 	budgets := decide.NewBudgetTracker()
-	err := targetsnapshot.LoadBudgets(ctx, budgets, p.Client, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
+	err := targetsnapshot.LoadBudgets(ctx, budgets, r.Client, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		return list, nil
 	})
 	if err != nil {
-		p.note("Running adoptions in other namespaces cannot be read, so budgets and the circuit breaker ignore them: %v", err)
+		r.note("Running adoptions in other namespaces cannot be read, so budgets and the circuit breaker ignore them: %v", err)
 	}
 
 	return budgets

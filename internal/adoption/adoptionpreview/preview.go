@@ -30,32 +30,32 @@ type Reader struct {
 }
 
 // note prints a line about something that cannot be read.
-func (p Reader) note(format string, args ...any) {
-	fmt.Fprintf(p.Notes, format+"\n", args...)
+func (r Reader) note(format string, args ...any) {
+	fmt.Fprintf(r.Notes, format+"\n", args...)
 }
 
 // Preview computes the next requests of each selected Recommendation; all are those of the namespace.
-func (p Reader) Preview(ctx context.Context, selected, all []analysisv1alpha1.Recommendation) ([]targetsnapshot.Preview, error) {
-	settings, err := p.settings(ctx)
+func (r Reader) Preview(ctx context.Context, selected, all []analysisv1alpha1.Recommendation) ([]targetsnapshot.Preview, error) {
+	settings, err := r.settings(ctx)
 	if err != nil {
 		return nil, err
 	}
 
 	previewer := targetsnapshot.Previewer{
-		SnapshotReader:  targetsnapshot.SnapshotReader{Live: p.Client, Kills: p.oomKills(ctx)},
+		SnapshotReader:  targetsnapshot.SnapshotReader{Live: r.Client, Kills: r.oomKills(ctx)},
 		Settings:        settings,
-		Budgets:         p.loadBudgets(ctx),
-		SystemNamespace: p.CranedNamespace,
+		Budgets:         r.loadBudgets(ctx),
+		SystemNamespace: r.CranedNamespace,
 	}
 
 	var out []targetsnapshot.Preview
 	for i := range selected {
-		one, err := previewer.Preview(ctx, &selected[i], all, time.Now())
+		preview, err := previewer.Preview(ctx, &selected[i], all, time.Now())
 		if err != nil {
 			return nil, fmt.Errorf("recommendation %s/%s: %w", selected[i].Namespace, selected[i].Name, err)
 		}
 
-		out = append(out, one)
+		out = append(out, preview)
 	}
 
 	return out, nil

@@ -21,7 +21,7 @@ func WriteJSON(w io.Writer, value any) error {
 	}
 
 	if _, err := w.Write(append(text, '\n')); err != nil {
-		return fmt.Errorf("failed to write JSON: %w", err)
+		return fmt.Errorf("writing JSON: %w", err)
 	}
 
 	return nil
@@ -35,7 +35,7 @@ func IndentJSON(prefix string, value any) ([]byte, error) {
 	enc.SetEscapeHTML(false)
 
 	if err := enc.Encode(value); err != nil {
-		return nil, fmt.Errorf("failed to encode JSON: %w", err)
+		return nil, fmt.Errorf("encoding JSON: %w", err)
 	}
 
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
@@ -44,11 +44,11 @@ func IndentJSON(prefix string, value any) ([]byte, error) {
 func WriteYAML(w io.Writer, head string, content any) error {
 	text, err := yaml.Marshal(content)
 	if err != nil {
-		return fmt.Errorf("failed to encode YAML: %w", err)
+		return fmt.Errorf("encoding YAML: %w", err)
 	}
 
 	if _, err := io.WriteString(w, head+string(text)); err != nil {
-		return fmt.Errorf("failed to write YAML: %w", err)
+		return fmt.Errorf("writing YAML: %w", err)
 	}
 
 	return nil

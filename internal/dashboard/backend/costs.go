@@ -71,16 +71,16 @@ func (v *costView) readCosts(ctx context.Context, window time.Duration) (*alloca
 }
 
 // Cost implements dashboard.Backend.
-func (v *costView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.Cost, error) {
+func (v *costView) Cost(ctx context.Context, query dashboard.CostQuery) (contract.Cost, error) {
 	if v.fromFiles() {
 		return contract.Cost{}, dashboard.NotServed("files have no cost", "")
 	}
 
-	if !slices.Contains([]string{costByNamespace, costByWorkload, costByNode, costByPool, costByLabel}, of.By) {
-		return contract.Cost{}, dashboard.NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, fmt.Sprintf("by %q: must be namespace, workload, node, pool or label", of.By), "")
+	if !slices.Contains([]string{costByNamespace, costByWorkload, costByNode, costByPool, costByLabel}, query.By) {
+		return contract.Cost{}, dashboard.NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, fmt.Sprintf("by %q: must be namespace, workload, node, pool or label", query.By), "")
 	}
 
-	found, at, stale, err := v.costs.Get(ctx, of.Window)
+	found, at, stale, err := v.costs.Get(ctx, query.Window)
 	if err != nil {
 		return contract.Cost{}, err
 	}
@@ -95,24 +95,24 @@ func (v *costView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.C
 		return out
 	}
 
-	whole := found.Allocation.Cluster.Total().PerMonth()
+	clusterTotal := found.Allocation.Cluster.Total().PerMonth()
 	idle := share(found.Idle)
 	out := contract.Cost{
 		Origin: contract.Origin{
 			AsOf:          at.Unix(),
-			WindowSeconds: int64(of.Window.Seconds()),
+			WindowSeconds: int64(query.Window.Seconds()),
 			Source:        costSource(found),
 			Stale:         stale,
 		},
 		Currency:        v.Prices.Currency,
-		By:              of.By,
+		By:              query.By,
 		Rows:            []contract.CostRow{},
-		ClusterPerMonth: &whole,
+		ClusterPerMonth: &clusterTotal,
 		Idle:            &idle,
 		WithUsage:       found.WithUsage,
 	}
 
-	switch of.By {
+	switch query.By {
 	case costByNamespace:
 		for _, n := range found.Namespaces {
 			out.Rows = append(out.Rows, contract.CostRow{Name: n.Namespace, Pods: n.Pods, CostShare: share(n.Cost)})
@@ -130,12 +130,12 @@ func (v *costView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.C
 		}
 
 		out.LabelKeys, out.Stale = all.keys, cmp.Or(out.Stale, staleLabels)
-		for _, g := range all.group(found.Workloads, of.Label) {
+		for _, g := range all.group(found.Workloads, query.Label) {
 			out.Rows = append(out.Rows, contract.CostRow{Name: g.value, Pods: g.pods, CostShare: share(g.cost)})
 		}
 
 	default:
-		out.Rows = nodeCosts(found, of.By == costByPool)
+		out.Rows = nodeCosts(found, query.By == costByPool)
 	}
 
 	return out, nil

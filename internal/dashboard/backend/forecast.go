@@ -178,12 +178,12 @@ func (f *forecastReader) read(ctx context.Context, spec *predictionv1alpha1.Pred
 			return
 		}
 
-		one, _ := dashboard.Thin(s, forecastPoints)
-		one.Kind = kind
-		one.Resource = spec.ResourceIdentifier
-		one.Unit = unit
-		one.PromQL = query
-		out.Series = append(out.Series, one)
+		points, _ := dashboard.Thin(s, forecastPoints)
+		points.Kind = kind
+		points.Resource = spec.ResourceIdentifier
+		points.Unit = unit
+		points.PromQL = query
+		out.Series = append(out.Series, points)
 	}
 
 	add("usage", history.Between(f.now.Add(-forecastShown), f.now.Add(time.Hour)), query)
@@ -248,16 +248,16 @@ func (f *forecastReader) history(ctx context.Context, spec *predictionv1alpha1.P
 	ref := f.ehpa.Spec.ScaleTargetRef
 	container := prometheus.Matcher{Label: "container", Op: "!~", Value: "|POD"}
 
-	template := seriesTemplate{own: []prometheus.Matcher{container}}
+	template := seriesTemplate{matchers: []prometheus.Matcher{container}}
 	person, _ := dashboard.PersonOf(ctx)
 	switch {
 	case spec.ResourceIdentifier == "resource.cpu":
 		template.metric = "container_cpu_usage_seconds_total"
-		template.around = "sum(rate(%s[" + rateWindow + "]))"
+		template.expression = "sum(rate(%s[" + rateWindow + "]))"
 		unit = string(rightsize.Cores)
 	case spec.ResourceIdentifier == "resource.memory":
 		template.metric = "container_memory_working_set_bytes"
-		template.around = "sum(%s)"
+		template.expression = "sum(%s)"
 		unit = string(rightsize.BytesUnit)
 
 	case spec.ExpressionQuery == nil:
@@ -344,11 +344,11 @@ func (f *forecastReader) requestedReplicas(
 
 // replicas returns the replicas for a load, within the bounds of the autoscaler.
 func (f *forecastReader) replicas(kind string, load series.Series, perPod float64) contract.Series {
-	least := ptr.Deref(f.ehpa.Spec.MinReplicas, 1)
+	minReplicas := ptr.Deref(f.ehpa.Spec.MinReplicas, 1)
 	counts := series.Series{Start: load.Start, Step: load.Step}
 	for _, v := range load.Values {
 		if !math.IsNaN(v) {
-			v = min(max(math.Ceil(v/perPod), float64(least)), float64(f.ehpa.Spec.MaxReplicas))
+			v = min(max(math.Ceil(v/perPod), float64(minReplicas)), float64(f.ehpa.Spec.MaxReplicas))
 		}
 		counts.Values = append(counts.Values, v)
 	}
@@ -370,8 +370,8 @@ func (f *forecastReader) measuredReplicas(ctx context.Context, target contract.T
 		return nil, err
 	}
 
-	within := dashboard.SeriesRange{From: f.now.Add(-forecastShown), To: f.now, Points: forecastPoints}
-	found, _, _, err := f.view.history.series.Get(ctx, newSeriesKey(target.Namespace, query, within))
+	timeRange := dashboard.SeriesRange{From: f.now.Add(-forecastShown), To: f.now, Points: forecastPoints}
+	found, _, _, err := f.view.history.series.Get(ctx, newSeriesKey(target.Namespace, query, timeRange))
 	if err != nil {
 		return nil, err
 	}

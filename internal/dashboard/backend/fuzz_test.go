@@ -84,6 +84,7 @@ func openSites(t testing.TB) []*hostileSite {
 	inCluster.Access = &clusteraccess.Access{Kubeconfig: kubeconfig}
 	inCluster.CranedNamespace = "crane-system"
 	inCluster.Scheduler = "http://127.0.0.1:1"
+
 	inCluster.Prometheus.Address = history
 	view, reviews, err := NewPersonal(inCluster)
 	if err != nil {

@@ -36,8 +36,8 @@ func (v *ruleView) Rules(ctx context.Context) (contract.RuleList, error) {
 }
 
 // valueOf returns a copy of a shared value with the reason why it is stale.
-func valueOf[T any](ctx context.Context, of *dashboard.Shared[T], setStale func(out *T, stale string)) (out T, err error) {
-	found, _, stale, err := of.Get(ctx)
+func valueOf[T any](ctx context.Context, source *dashboard.Shared[T], setStale func(out *T, stale string)) (out T, err error) {
+	found, _, stale, err := source.Get(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -66,10 +66,10 @@ func (v *ruleView) readRules(ctx context.Context) (*contract.RuleList, error) {
 			"apiVersion": analysisv1alpha1.GroupVersion.String(), "kind": "RecommendationRule", "metadata": map[string]any{"name": rule.Name}, "spec": rule.Spec,
 		})
 		if err != nil {
-			return nil, fmt.Errorf("failed to encode rule %s: %w", rule.Name, err)
+			return nil, fmt.Errorf("encoding rule %s: %w", rule.Name, err)
 		}
 
-		one := contract.Rule{
+		entry := contract.Rule{
 			Name:       rule.Name,
 			Interval:   rule.Spec.RunInterval,
 			RunNumber:  int64(rule.Status.RunNumber),
@@ -78,26 +78,26 @@ func (v *ruleView) readRules(ctx context.Context) (*contract.RuleList, error) {
 		}
 
 		for _, r := range rule.Spec.Recommenders {
-			one.Recommenders = append(one.Recommenders, r.Name)
+			entry.Recommenders = append(entry.Recommenders, r.Name)
 		}
 
 		for _, s := range rule.Spec.ResourceSelectors {
-			one.Kinds = append(one.Kinds, s.Kind)
+			entry.Kinds = append(entry.Kinds, s.Kind)
 		}
 
 		if !rule.Spec.NamespaceSelector.Any {
-			one.Namespaces = rule.Spec.NamespaceSelector.MatchNames
+			entry.Namespaces = rule.Spec.NamespaceSelector.MatchNames
 		}
 
 		if rule.Status.Targets != nil {
 			n := int64(*rule.Status.Targets)
-			one.Targets = &n
+			entry.Targets = &n
 		}
 
 		if at := rule.Status.LastUpdateTime; at != nil {
-			one.LastRun = at.Unix()
+			entry.LastRun = at.Unix()
 		}
-		out.Rules = append(out.Rules, one)
+		out.Rules = append(out.Rules, entry)
 	}
 
 	return out, nil
@@ -182,7 +182,7 @@ func (v *autoscalingView) readAutoscalers(ctx context.Context) (*contract.Autosc
 }
 
 func verticalOf(cluster string, o *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) contract.VerticalAutoscaler {
-	one := contract.VerticalAutoscaler{
+	autoscaler := contract.VerticalAutoscaler{
 		Cluster:    cluster,
 		Namespace:  o.Namespace,
 		Name:       o.Name,
@@ -197,7 +197,7 @@ func verticalOf(cluster string, o *autoscalingv1alpha1.EffectiveVerticalPodAutos
 	}
 
 	if o.Spec.UpdatePolicy != nil && o.Spec.UpdatePolicy.UpdateMode != nil {
-		one.UpdateMode = string(*o.Spec.UpdatePolicy.UpdateMode)
+		autoscaler.UpdateMode = string(*o.Spec.UpdatePolicy.UpdateMode)
 	}
 
 	for _, d := range o.Status.Decisions {
@@ -212,10 +212,10 @@ func verticalOf(cluster string, o *autoscalingv1alpha1.EffectiveVerticalPodAutos
 		if d.Request != nil {
 			decision.Target = d.Request.String()
 		}
-		one.Decisions = append(one.Decisions, decision)
+		autoscaler.Decisions = append(autoscaler.Decisions, decision)
 	}
 
-	return one
+	return autoscaler
 }
 
 func horizontalOf(cluster string, o *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) contract.HorizontalAutoscaler {
@@ -249,7 +249,7 @@ func horizontalOf(cluster string, o *autoscalingv1alpha1.EffectiveHorizontalPodA
 	}
 
 	for _, p := range o.Status.Proposals {
-		one := contract.Proposal{
+		proposal := contract.Proposal{
 			Name:     p.Name,
 			Kind:     "metric",
 			Replicas: int64Of(p.Replicas),
@@ -260,18 +260,18 @@ func horizontalOf(cluster string, o *autoscalingv1alpha1.EffectiveHorizontalPodA
 
 		switch {
 		case strings.HasPrefix(p.Name, "prediction of "):
-			one.Kind = "forecast"
+			proposal.Kind = "forecast"
 		case strings.HasPrefix(p.Name, "cron "):
-			one.Kind = "cron"
-		case one.Replicas != nil && (out.WithoutForecast == nil || *one.Replicas > *out.WithoutForecast):
-			out.WithoutForecast = one.Replicas
+			proposal.Kind = "cron"
+		case proposal.Replicas != nil && (out.WithoutForecast == nil || *proposal.Replicas > *out.WithoutForecast):
+			out.WithoutForecast = proposal.Replicas
 		}
 
-		out.Proposals = append(out.Proposals, one)
+		out.Proposals = append(out.Proposals, proposal)
 	}
 
 	for _, spec := range o.Spec.Crons {
-		one := contract.Cron{
+		schedule := contract.Cron{
 			Name:     spec.CronName,
 			Start:    string(spec.Start),
 			End:      string(spec.End),
@@ -279,22 +279,22 @@ func horizontalOf(cluster string, o *autoscalingv1alpha1.EffectiveHorizontalPodA
 		}
 
 		if spec.TimeZone != nil {
-			one.TimeZone = *spec.TimeZone
+			schedule.TimeZone = *spec.TimeZone
 		}
 
 		for _, s := range o.Status.Crons {
 			if s.Name == spec.CronName {
-				one.Active, one.Message = s.Active, s.Message
+				schedule.Active, schedule.Message = s.Active, s.Message
 				if s.NextStart != nil {
-					one.NextStart = s.NextStart.Unix()
+					schedule.NextStart = s.NextStart.Unix()
 				}
 				if s.NextEnd != nil {
-					one.NextEnd = s.NextEnd.Unix()
+					schedule.NextEnd = s.NextEnd.Unix()
 				}
 			}
 		}
 
-		out.Crons = append(out.Crons, one)
+		out.Crons = append(out.Crons, schedule)
 	}
 
 	if p := o.Spec.Prediction; p != nil {

@@ -89,7 +89,7 @@ func (v *nodeView) readNodes(ctx context.Context) (*contract.NodeList, error) {
 func (v *nodeView) priceNodes(nodes []cost.Node, index map[string]*contract.Node) error {
 	tariff, err := cost.NewTariff(v.Prices, nodes)
 	if err != nil {
-		return fmt.Errorf("failed to price the nodes: %w", err)
+		return fmt.Errorf("pricing the nodes: %w", err)
 	}
 
 	for _, q := range cost.Allocate(tariff, nil).Nodes {

@@ -174,7 +174,7 @@ func (v *overviewView) readKills(ctx context.Context, c client.Client) ([]contra
 
 		owners := k.Owners()
 		owner := owners[min(1, len(owners)-1)] // The pod, or the first controller that its name can be of.
-		one := contract.OOMKill{
+		kill := contract.OOMKill{
 			Target: contract.Target{
 				Cluster:   v.ClusterName,
 				Namespace: k.Namespace,
@@ -188,10 +188,10 @@ func (v *overviewView) readKills(ctx context.Context, c client.Client) ([]contra
 
 		if k.Memory > 0 {
 			bytes := int64(k.Memory)
-			one.MemoryBytes = &bytes
+			kill.MemoryBytes = &bytes
 		}
 
-		out = append(out, one)
+		out = append(out, kill)
 	}
 
 	slices.SortStableFunc(out, func(a, b contract.OOMKill) int { return cmp.Compare(b.At, a.At) })
@@ -223,7 +223,7 @@ func addKills(out *contract.Overview, kills []contract.OOMKill) {
 
 // setClusterCost sets the costs of the cluster for a month.
 func setClusterCost(money *contract.Money, costs *allocation.Report) {
-	month := func(of cost.Split) *float64 { m := of.Total().PerMonth(); return &m }
+	month := func(split cost.Split) *float64 { m := split.Total().PerMonth(); return &m }
 	money.ClusterPerMonth, money.RequestedPerMonth = month(costs.Allocation.Cluster), month(costs.Used.Cost.Request)
 	if costs.WithUsage {
 		money.UsedPerMonth, money.IdlePerMonth = month(costs.Used.Cost.Usage), month(costs.Idle.Usage)

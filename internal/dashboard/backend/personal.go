@@ -16,30 +16,30 @@ import (
 // NewPersonal returns a view of the cluster of config.access for several persons, and their access reviews. Crane's kinds
 // are read with the rights of the server, the rest with those of the person who asks.
 func NewPersonal(config Config) (*View, *dashboard.Reviews, error) {
-	own, err := config.Access.Config()
+	serverConfig, err := config.Access.Config()
 	if err != nil {
 		return nil, nil, err
 	}
 
-	reviews, err := dashboard.NewReviews(own, config.Clock)
+	reviews, err := dashboard.NewReviews(serverConfig, config.Clock)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	connection, err := rest.HTTPClientFor(own)
+	connection, err := rest.HTTPClientFor(serverConfig)
 	if err != nil {
-		return nil, nil, fmt.Errorf("API server %s: %w", own.Host, err)
+		return nil, nil, fmt.Errorf("API server %s: %w", serverConfig.Host, err)
 	}
 
-	mapper, err := apiutil.NewDynamicRESTMapper(own, connection)
+	mapper, err := apiutil.NewDynamicRESTMapper(serverConfig, connection)
 	if err != nil {
-		return nil, nil, fmt.Errorf("API server %s: %w", own.Host, err)
+		return nil, nil, fmt.Errorf("API server %s: %w", serverConfig.Host, err)
 	}
 
-	personal := rest.AnonymousClientConfig(own)
+	personal := rest.AnonymousClientConfig(serverConfig)
 	personal.Wrap(dashboard.PersonalTransport)
 	config.Cache.Off = true // A pod keeps no files.
-	config.Access = &clusteraccess.Access{Fixed: &clusteraccess.Fixed{Config: own, Mapper: mapper}}
+	config.Access = &clusteraccess.Access{Fixed: &clusteraccess.Fixed{Config: serverConfig, Mapper: mapper}}
 	config.Personal = &clusteraccess.Access{Fixed: &clusteraccess.Fixed{Config: personal, Mapper: mapper, Personal: true}}
 
 	return New(config), reviews, nil

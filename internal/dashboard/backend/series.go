@@ -35,14 +35,14 @@ const (
 // seriesTemplate is a query for one workload, bound to its namespace and pods.
 type seriesTemplate struct {
 	kind, metric, resource, unit string
-	own                          []prometheus.Matcher
-	// around has %s for the selector.
-	around string
+	matchers                     []prometheus.Matcher
+	// expression has %s for the selector.
+	expression string
 }
 
 func seriesTemplates() []seriesTemplate {
 	container := prometheus.Matcher{Label: "container", Op: "!~", Value: "|POD"}
-	of := func(resource string) []prometheus.Matcher {
+	resourceMatchers := func(resource string) []prometheus.Matcher {
 		return []prometheus.Matcher{container, {Label: "resource", Op: "=", Value: resource}}
 	}
 	const cores, bytes = string(rightsize.Cores), string(rightsize.BytesUnit)
@@ -54,10 +54,10 @@ func seriesTemplates() []seriesTemplate {
 		{"usageMean", used, "cpu", cores, []prometheus.Matcher{container}, "avg by (container) (rate(%s[" + rateWindow + "]))"},
 		{"usage", working, "memory", bytes, []prometheus.Matcher{container}, "max by (container) (%s)"},
 		{"usageMean", working, "memory", bytes, []prometheus.Matcher{container}, "avg by (container) (%s)"},
-		{"request", requests, "cpu", cores, of("cpu"), "max by (container) (%s)"},
-		{"request", requests, "memory", bytes, of("memory"), "max by (container) (%s)"},
-		{"limit", limits, "cpu", cores, of("cpu"), "max by (container) (%s)"},
-		{"limit", limits, "memory", bytes, of("memory"), "max by (container) (%s)"},
+		{"request", requests, "cpu", cores, resourceMatchers("cpu"), "max by (container) (%s)"},
+		{"request", requests, "memory", bytes, resourceMatchers("memory"), "max by (container) (%s)"},
+		{"limit", limits, "cpu", cores, resourceMatchers("cpu"), "max by (container) (%s)"},
+		{"limit", limits, "memory", bytes, resourceMatchers("memory"), "max by (container) (%s)"},
 		{"replicas", "kube_pod_info", "replicas", "replicas", nil, "count(%s)"},
 	}
 }
@@ -90,10 +90,10 @@ type seriesView struct {
 }
 
 // Series implements dashboard.Backend.
-func (v *seriesView) Series(ctx context.Context, target contract.Target, within dashboard.SeriesRange) (contract.WorkloadSeries, error) {
+func (v *seriesView) Series(ctx context.Context, target contract.Target, timeRange dashboard.SeriesRange) (contract.WorkloadSeries, error) {
 	out := contract.WorkloadSeries{
-		From:        within.From.Unix(),
-		To:          within.To.Unix(),
+		From:        timeRange.From.Unix(),
+		To:          timeRange.To.Unix(),
 		StepSeconds: int64(seriesStep.Seconds()),
 		Series:      []contract.Series{},
 		Marks:       []contract.Mark{},
@@ -101,7 +101,7 @@ func (v *seriesView) Series(ctx context.Context, target contract.Target, within 
 
 	out.AsOf = v.Clock.Now().Unix()
 	if v.fromFiles() {
-		return v.fileSeries(target, within, out)
+		return v.fileSeries(target, timeRange, out)
 	}
 
 	if target.Namespace == "" {
@@ -120,22 +120,22 @@ func (v *seriesView) Series(ctx context.Context, target contract.Target, within 
 			return out, err
 		}
 
-		found, at, stale, err := v.history.series.Get(ctx, newSeriesKey(target.Namespace, query, within))
+		found, at, stale, err := v.history.series.Get(ctx, newSeriesKey(target.Namespace, query, timeRange))
 		if err != nil {
 			return out, err
 		}
 
 		out.AsOf, out.Stale, out.Thinned = min(out.AsOf, at.Unix()), cmp.Or(out.Stale, stale), out.Thinned || found.thinned
-		for _, one := range found.series {
-			one.Kind = template.kind
-			one.Resource = template.resource
-			one.Unit = template.unit
-			one.PromQL = query
-			out.Series = append(out.Series, one)
+		for _, chart := range found.series {
+			chart.Kind = template.kind
+			chart.Resource = template.resource
+			chart.Unit = template.unit
+			chart.PromQL = query
+			out.Series = append(out.Series, chart)
 		}
 	}
 
-	if out.Marks, err = v.marks(ctx, target, within); err != nil {
+	if out.Marks, err = v.marks(ctx, target, timeRange); err != nil {
 		failure := dashboard.FailureOf(err).Body
 		out.MarksError = &failure
 	}
@@ -147,12 +147,12 @@ func (v *seriesView) Series(ctx context.Context, target contract.Target, within 
 func (t seriesTemplate) query(source *prometheus.Source, target contract.Target) (string, error) {
 	selector, err := source.Selector(t.metric, append([]prometheus.Matcher{
 		{Label: "namespace", Op: "=", Value: target.Namespace}, {Label: "pod", Op: "=~", Value: podPattern(target.Kind, target.Name)},
-	}, t.own...)...)
+	}, t.matchers...)...)
 	if err != nil {
-		return "", fmt.Errorf("failed to build a query: %w", err)
+		return "", fmt.Errorf("building a query: %w", err)
 	}
 
-	return fmt.Sprintf(t.around, selector), nil
+	return fmt.Sprintf(t.expression, selector), nil
 }
 
 // seriesKey names the result of a query. The rights to the namespace are reviewed before the cache is asked.
@@ -168,8 +168,8 @@ type querySeries struct {
 	thinned bool
 }
 
-func newSeriesKey(namespace, query string, within dashboard.SeriesRange) seriesKey {
-	return seriesKey{namespace, query, within.From.Truncate(seriesStep).Unix(), within.To.Truncate(seriesStep).Add(seriesStep).Unix(), within.Points}
+func newSeriesKey(namespace, query string, timeRange dashboard.SeriesRange) seriesKey {
+	return seriesKey{namespace, query, timeRange.From.Truncate(seriesStep).Unix(), timeRange.To.Truncate(seriesStep).Add(seriesStep).Unix(), timeRange.Points}
 }
 
 func (v *clusterHistory) readSeries(ctx context.Context, key seriesKey) (*querySeries, error) {
@@ -185,9 +185,9 @@ func (v *clusterHistory) readSeries(ctx context.Context, key seriesKey) (*queryS
 
 	out := &querySeries{}
 	for _, s := range found {
-		one, thinned := dashboard.Thin(s.Series, key.points)
-		one.Container = s.Labels["container"]
-		out.series = append(out.series, one)
+		points, thinned := dashboard.Thin(s.Series, key.points)
+		points.Container = s.Labels["container"]
+		out.series = append(out.series, points)
 		out.thinned = out.thinned || thinned
 	}
 
@@ -195,7 +195,7 @@ func (v *clusterHistory) readSeries(ctx context.Context, key seriesKey) (*queryS
 }
 
 // fileSeries returns the series of a file.
-func (v *seriesView) fileSeries(target contract.Target, within dashboard.SeriesRange, out contract.WorkloadSeries) (contract.WorkloadSeries, error) {
+func (v *seriesView) fileSeries(target contract.Target, timeRange dashboard.SeriesRange, out contract.WorkloadSeries) (contract.WorkloadSeries, error) {
 	files, _, err := csv.ReadDir(v.From)
 	if err != nil {
 		return out, historyFailure(err)
@@ -207,7 +207,7 @@ func (v *seriesView) fileSeries(target contract.Target, within dashboard.SeriesR
 	}
 
 	s := files[i].Series
-	part := s.Between(within.From, within.To)
+	part := s.Between(timeRange.From, timeRange.To)
 	if len(part.Values) == 0 { // The files may end long before today.
 		part = s
 	}
@@ -217,13 +217,13 @@ func (v *seriesView) fileSeries(target contract.Target, within dashboard.SeriesR
 		unit = string(rightsize.BytesUnit)
 	}
 
-	one, thinned := dashboard.Thin(part, within.Points)
-	one.Kind = "usage"
-	one.Container = target.Name
-	one.Resource = v.Resource
-	one.Unit = unit
+	points, thinned := dashboard.Thin(part, timeRange.Points)
+	points.Kind = "usage"
+	points.Container = target.Name
+	points.Resource = v.Resource
+	points.Unit = unit
 
-	out.Series = append(out.Series, one)
+	out.Series = append(out.Series, points)
 	out.Thinned = thinned
 	out.Source = v.From
 	out.From = part.Start.Unix()
@@ -234,7 +234,7 @@ func (v *seriesView) fileSeries(target contract.Target, within dashboard.SeriesR
 }
 
 // marks returns rollouts, adoption events and OOM kills of a workload.
-func (v *seriesView) marks(ctx context.Context, target contract.Target, within dashboard.SeriesRange) ([]contract.Mark, error) {
+func (v *seriesView) marks(ctx context.Context, target contract.Target, timeRange dashboard.SeriesRange) ([]contract.Mark, error) {
 	out := []contract.Mark{}
 	c, err := v.Personal.ObjectClient()
 	if err != nil {
@@ -242,7 +242,7 @@ func (v *seriesView) marks(ctx context.Context, target contract.Target, within d
 	}
 
 	add := func(at time.Time, kind, text string) {
-		if !at.Before(within.From) && !at.After(within.To) {
+		if !at.Before(timeRange.From) && !at.After(timeRange.To) {
 			out = append(out, contract.Mark{At: at.Unix(), Kind: kind, Text: text})
 		}
 	}
@@ -250,11 +250,11 @@ func (v *seriesView) marks(ctx context.Context, target contract.Target, within d
 	if target.Kind == "Deployment" {
 		var sets appsv1.ReplicaSetList
 		if err := c.List(ctx, &sets, client.InNamespace(target.Namespace)); err != nil {
-			return out, fmt.Errorf("failed to list ReplicaSets: %w", err)
+			return out, fmt.Errorf("listing ReplicaSets: %w", err)
 		}
 
 		for i := range sets.Items {
-			if of := metav1.GetControllerOfNoCopy(&sets.Items[i]); of != nil && of.Kind == target.Kind && of.Name == target.Name {
+			if owner := metav1.GetControllerOfNoCopy(&sets.Items[i]); owner != nil && owner.Kind == target.Kind && owner.Name == target.Name {
 				add(sets.Items[i].CreationTimestamp.Time, "rollout", "ReplicaSet "+sets.Items[i].Name)
 			}
 		}
@@ -264,7 +264,7 @@ func (v *seriesView) marks(ctx context.Context, target contract.Target, within d
 	if err := c.List(ctx, &events, client.InNamespace(target.Namespace), client.MatchingFields{
 		"involvedObject.kind": target.Kind, "involvedObject.name": target.Name,
 	}); err != nil {
-		return out, fmt.Errorf("failed to list Events: %w", err)
+		return out, fmt.Errorf("listing Events: %w", err)
 	}
 
 	kinds := map[string]string{
@@ -286,7 +286,7 @@ func (v *seriesView) marks(ctx context.Context, target contract.Target, within d
 
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(target.Namespace)); err != nil {
-		return out, fmt.Errorf("failed to list Pods: %w", err)
+		return out, fmt.Errorf("listing Pods: %w", err)
 	}
 
 	named, err := regexp.Compile("^(?:" + podPattern(target.Kind, target.Name) + ")$")

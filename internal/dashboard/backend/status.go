@@ -83,8 +83,8 @@ func (v *statusView) describeRights(ctx context.Context, out *contract.Cluster) 
 
 	group := analysisv1alpha1.GroupVersion.Group
 	for _, ask := range []struct {
-		right dashboard.Right
-		into  *bool
+		right   dashboard.Right
+		allowed *bool
 	}{
 		{dashboard.Right{Verb: "list", Group: group, Resource: "recommendations"}, &out.Rights.ClusterTotals},
 		{dashboard.Right{Verb: "list", Resource: "nodes"}, &out.Rights.Nodes},
@@ -97,7 +97,7 @@ func (v *statusView) describeRights(ctx context.Context, out *contract.Cluster) 
 		{dashboard.Right{Verb: "list", Group: group, Resource: "recommendationrules"}, &out.Rights.Rules},
 		{dashboard.Right{Verb: "create", Group: group, Resource: "recommendationrules"}, &out.Rights.CreateRules},
 	} {
-		if *ask.into, err = dashboard.SelfReview(ctx, clients, ask.right); err != nil {
+		if *ask.allowed, err = dashboard.SelfReview(ctx, clients, ask.right); err != nil {
 			return unavailable(config.Host, err)
 		}
 	}

@@ -152,24 +152,24 @@ func monthlyIfCounted(s cost.Saving, part cost.Nanos) *float64 {
 }
 
 // monthlyPrice returns the price of one core or byte of all pods for a month; 0 without prices.
-func monthlyPrice(it *sizereport.Item, of metrics.UsageKind) float64 {
+func monthlyPrice(it *sizereport.Item, kind metrics.UsageKind) float64 {
 	if len(it.Savings) == 0 {
 		return 0
 	}
 
 	pods := float64(it.Workload.Replicas)
-	if of == metrics.CPU {
+	if kind == metrics.CPU {
 		return float64(it.Saving.Price.CPU) * pods * cost.HoursPerMonth
 	}
 
 	return float64(it.Saving.Price.Memory) * pods * cost.HoursPerMonth / (1 << 30)
 }
 
-func resourceDetail(rec rightsize.Recommendation, of metrics.UsageKind, usage sizereport.UsageSummary, replay rightsize.Replay, price float64) *contract.ResourceDetail {
+func resourceDetail(rec rightsize.Recommendation, kind metrics.UsageKind, usage sizereport.UsageSummary, replay rightsize.Replay, price float64) *contract.ResourceDetail {
 	sizing := rec.CPU
 	scale := 1000.0
 	out := &contract.ResourceDetail{Unit: string(rightsize.Cores)}
-	if of == metrics.CPU {
+	if kind == metrics.CPU {
 		out.RequestNow = amountOf(rec.Current.CPURequest, scale)
 		out.LimitNow = amountOf(rec.Current.CPULimit, scale)
 		out.RequestRecommended = amountOf(rec.Target.CPURequest, scale)
@@ -252,7 +252,7 @@ func replayOf(r rightsize.Replay, price float64) *contract.Replay {
 			continue
 		}
 
-		one := contract.Outcome{
+		outcome := contract.Outcome{
 			Name:               o.Policy,
 			Request:            o.Request,
 			Slack:              float64(o.Slack),
@@ -264,15 +264,15 @@ func replayOf(r rightsize.Replay, price float64) *contract.Replay {
 
 		if o.Throttled != nil {
 			minutes := float64(*o.Throttled) * dayMinutes
-			one.ThrottledMinutesPerDay = &minutes
+			outcome.ThrottledMinutesPerDay = &minutes
 		}
 
 		if price > 0 {
 			monthly := o.Request * price
-			one.CostPerMonth = &monthly
+			outcome.CostPerMonth = &monthly
 		}
 
-		out.Outcomes = append(out.Outcomes, one)
+		out.Outcomes = append(out.Outcomes, outcome)
 	}
 
 	for _, p := range r.Curve {
@@ -374,23 +374,23 @@ func (v *workloadView) WhatIf(ctx context.Context, target contract.Target, conta
 	out.Settings = settingsOf(policy)
 	in.Policy = policy
 	in.PolicyWhy = ""
-	one := it
-	one.Plan = resource.Decide(in)
-	one.Input = in
+	changed := it
+	changed.Plan = resource.Decide(in)
+	changed.Input = in
 
-	one.Evidence = resource.CollectEvidence(in)
-	one.Saving = one.Plan.SavingOf(it.Saving.Price, it.Workload.Replicas, sizereport.RunsToCompletion(it.Workload.Ref))
-	one.Savings = nil
-	for c := range one.Plan.Containers {
-		one.Savings = append(one.Savings, one.Plan.ContainerSaving(c, it.Saving.Price, it.Workload.Replicas, sizereport.RunsToCompletion(it.Workload.Ref)))
+	changed.Evidence = resource.CollectEvidence(in)
+	changed.Saving = changed.Plan.SavingOf(it.Saving.Price, it.Workload.Replicas, sizereport.RunsToCompletion(it.Workload.Ref))
+	changed.Savings = nil
+	for c := range changed.Plan.Containers {
+		changed.Savings = append(changed.Savings, changed.Plan.ContainerSaving(c, it.Saving.Price, it.Workload.Replicas, sizereport.RunsToCompletion(it.Workload.Ref)))
 	}
 
 	if len(it.Savings) == 0 {
-		one.Savings = nil
-		one.Saving = cost.Saving{}
+		changed.Savings = nil
+		changed.Saving = cost.Saving{}
 	}
 
-	detail := containerDetail(found, &one, i)
+	detail := containerDetail(found, &changed, i)
 	before := containerDetail(found, &it, i)
 	out.CPU = whatIfResource(detail.CPU, before.CPU)
 	out.Memory = whatIfResource(detail.Memory, before.Memory)

@@ -54,14 +54,14 @@ func (v *actionView) Act(ctx context.Context, action string, dryRun bool, items 
 
 	var out []contract.ItemResult
 	for _, item := range items {
-		one := contract.ItemResult{Item: item}
-		if err := v.actOn(ctx, c, action, dryRun, &one); err != nil {
+		result := contract.ItemResult{Item: item}
+		if err := v.actOn(ctx, c, action, dryRun, &result); err != nil {
 			failure := dashboard.FailureOf(err).Body
-			one.Error = &failure
+			result.Error = &failure
 		}
 
-		one.OK = one.Error == nil
-		out = append(out, one)
+		result.OK = result.Error == nil
+		out = append(out, result)
 	}
 
 	if !dryRun {
@@ -71,14 +71,14 @@ func (v *actionView) Act(ctx context.Context, action string, dryRun bool, items 
 	return out, nil
 }
 
-func (v *actionView) actOn(ctx context.Context, c client.Client, action string, dryRun bool, one *contract.ItemResult) error {
+func (v *actionView) actOn(ctx context.Context, c client.Client, action string, dryRun bool, result *contract.ItemResult) error {
 	rec := &analysisv1alpha1.Recommendation{}
-	if one.Item.Name == "" || one.Item.Namespace == "" {
+	if result.Item.Name == "" || result.Item.Namespace == "" {
 		return dashboard.NotServed("Crane is not installed in this cluster, so nothing can be adopted", "export a patch and apply it, or install Crane")
 	}
 
-	if err := c.Get(ctx, client.ObjectKey{Namespace: one.Item.Namespace, Name: one.Item.Name}, rec); err != nil {
-		return fmt.Errorf("recommendation %s/%s: %w", one.Item.Namespace, one.Item.Name, err)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: result.Item.Namespace, Name: result.Item.Name}, rec); err != nil {
+		return fmt.Errorf("recommendation %s/%s: %w", result.Item.Namespace, result.Item.Name, err)
 	}
 
 	if targetsnapshot.StateAnnotations()[rec.Spec.Type] == "" {
@@ -94,21 +94,21 @@ func (v *actionView) actOn(ctx context.Context, c client.Client, action string, 
 	switch action {
 	case contract.ActionAdopt:
 		if dryRun {
-			return v.previewAdoption(ctx, c, rec, one)
+			return v.previewAdoption(ctx, c, rec, result)
 		}
 
-		one.Message = "craned applies the recommendation in steps"
+		result.Message = "craned applies the recommendation in steps"
 		return setAdoptionType(ctx, c, rec, analysisv1alpha1.AdoptionTypeAuto, options)
 
 	case contract.ActionRollback:
-		one.Message = "craned restores the requests that the pods had before"
+		result.Message = "craned restores the requests that the pods had before"
 		return setAdoptionType(ctx, c, rec, analysisv1alpha1.AdoptionTypeStatusAndAnnotation, options)
 	case contract.ActionPause:
-		one.Message = "pods keep their requests; new pods follow their template"
+		result.Message = "pods keep their requests; new pods follow their template"
 		return setAdoptionLabel(ctx, c, rec, analysisv1alpha1.LabelAdoptionOff, options)
 	}
 
-	one.Message = "the adoption continues"
+	result.Message = "the adoption continues"
 	return setAdoptionLabel(ctx, c, rec, nil, options)
 }
 
@@ -133,7 +133,7 @@ func setAdoptionLabel(ctx context.Context, c client.Client, rec *analysisv1alpha
 
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{analysisv1alpha1.LabelAdoption: value}}})
 	if err != nil {
-		return fmt.Errorf("failed to encode a patch: %w", err)
+		return fmt.Errorf("encoding a patch: %w", err)
 	}
 
 	if err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), options...); err != nil {
@@ -144,21 +144,27 @@ func setAdoptionLabel(ctx context.Context, c client.Client, rec *analysisv1alpha
 }
 
 // previewAdoption adds the requests that craned would send next.
-func (v *actionView) previewAdoption(ctx context.Context, c client.Client, rec *analysisv1alpha1.Recommendation, one *contract.ItemResult) error {
+func (v *actionView) previewAdoption(ctx context.Context, c client.Client, rec *analysisv1alpha1.Recommendation, result *contract.ItemResult) error {
 	var list analysisv1alpha1.RecommendationList
 	if err := c.List(ctx, &list, client.InNamespace(rec.Namespace)); err != nil {
-		return fmt.Errorf("failed to list recommendations: %w", err)
+		return fmt.Errorf("listing recommendations: %w", err)
 	}
 
 	var notes bytes.Buffer
-	reader := adoptionpreview.Reader{Client: c, CranedNamespace: v.CranedNamespace, Adoption: targetsnapshot.NewOptions(), Notes: &notes}
+	reader := adoptionpreview.Reader{
+		Client:          c,
+		CranedNamespace: v.CranedNamespace,
+		Adoption:        targetsnapshot.NewOptions(),
+		Notes:           &notes,
+	}
+
 	previews, err := reader.Preview(ctx, []analysisv1alpha1.Recommendation{*rec}, list.Items)
 	if err != nil {
 		return err
 	}
 
 	for line := range bytes.Lines(notes.Bytes()) {
-		one.Remarks = append(one.Remarks, string(bytes.TrimSpace(line)))
+		result.Remarks = append(result.Remarks, string(bytes.TrimSpace(line)))
 	}
 
 	for _, p := range previews {
@@ -166,15 +172,15 @@ func (v *actionView) previewAdoption(ctx context.Context, c client.Client, rec *
 			return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, p.Refused, "")
 		}
 
-		one.Message = p.Plan.Summary
-		one.Remarks = append(one.Remarks, p.Plan.Remarks...)
+		result.Message = p.Plan.Summary
+		result.Remarks = append(result.Remarks, p.Plan.Remarks...)
 		for _, r := range p.Requests {
 			body, err := yaml.Marshal(r.Body.Object)
 			if err != nil {
-				return fmt.Errorf("failed to encode a request: %w", err)
+				return fmt.Errorf("encoding a request: %w", err)
 			}
 
-			one.Requests = append(one.Requests, contract.PlannedRequest{Object: r.String(), Patch: string(body)})
+			result.Requests = append(result.Requests, contract.PlannedRequest{Object: r.String(), Patch: string(body)})
 		}
 	}
 
@@ -224,8 +230,9 @@ func (v *actionView) Export(ctx context.Context, format string, items []contract
 	render := map[string]func(out, notes io.Writer, r *sizereport.Report) error{
 		"kustomize": requestpatch.WriteKustomize, "patch": requestpatch.WriteStrategicMerge, "helm": requestpatch.WriteHelmValues,
 	}[format]
+
 	if err := render(&out, &notes, r); err != nil {
-		return nil, "", fmt.Errorf("failed to export: %w", err)
+		return nil, "", fmt.Errorf("exporting %s: %w", format, err)
 	}
 
 	var content []byte
@@ -245,12 +252,12 @@ func rowsCSV(rows []contract.Row, currency string) ([]byte, error) {
 		"memory_recommended_bytes", "replicas_now", "replicas_recommended", "saving_per_month", "currency", "risk", "rule", "recommendation",
 	}}
 
-	number := func(s *contract.Size, of func(*contract.Size) *int64) string {
-		if s == nil || of(s) == nil {
+	number := func(s *contract.Size, field func(*contract.Size) *int64) string {
+		if s == nil || field(s) == nil {
 			return ""
 		}
 
-		return strconv.FormatInt(*of(s), 10)
+		return strconv.FormatInt(*field(s), 10)
 	}
 
 	cpu := func(s *contract.Size) *int64 { return s.CPUMilli }
@@ -270,7 +277,7 @@ func rowsCSV(rows []contract.Row, currency string) ([]byte, error) {
 	}
 
 	if err := w.WriteAll(lines); err != nil {
-		return nil, fmt.Errorf("failed to write CSV: %w", err)
+		return nil, fmt.Errorf("writing CSV: %w", err)
 	}
 
 	return out.Bytes(), nil

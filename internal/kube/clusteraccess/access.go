@@ -57,18 +57,18 @@ type Fixed struct {
 }
 
 // Explicit reports whether the user selected a cluster, so that failing to reach it is an error.
-func (k *Access) Explicit() bool {
-	return k.Kubeconfig != "" || k.Context != "" || k.Fixed != nil
+func (a *Access) Explicit() bool {
+	return a.Kubeconfig != "" || a.Context != "" || a.Fixed != nil
 }
 
 // Personal reports whether each request has the rights of the person who caused it.
-func (k *Access) Personal() bool { return k.Fixed != nil && k.Fixed.Personal }
+func (a *Access) Personal() bool { return a.Fixed != nil && a.Fixed.Personal }
 
 // newClient returns a client of the kinds of a scheme.
-func (k *Access) newClient(config *rest.Config, scheme *runtime.Scheme) (client.Client, error) {
+func (a *Access) newClient(config *rest.Config, scheme *runtime.Scheme) (client.Client, error) {
 	options := client.Options{Scheme: scheme}
-	if k.Fixed != nil {
-		options.Mapper = k.Fixed.Mapper
+	if a.Fixed != nil {
+		options.Mapper = a.Fixed.Mapper
 	}
 
 	c, err := client.New(config, options)
@@ -79,19 +79,19 @@ func (k *Access) newClient(config *rest.Config, scheme *runtime.Scheme) (client.
 	return c, nil
 }
 
-func (k *Access) ClientConfig() clientcmd.ClientConfig {
+func (a *Access) ClientConfig() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = k.Kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: k.Context})
+	rules.ExplicitPath = a.Kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.Context})
 }
 
 // Config returns the client configuration by kubectl's loading rules, or errNoKubeconfig.
-func (k *Access) Config() (*rest.Config, error) {
-	if k.Fixed != nil {
-		return rest.CopyConfig(k.Fixed.Config), nil
+func (a *Access) Config() (*rest.Config, error) {
+	if a.Fixed != nil {
+		return rest.CopyConfig(a.Fixed.Config), nil
 	}
 
-	config, err := k.ClientConfig().ClientConfig()
+	config, err := a.ClientConfig().ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, ErrNoKubeconfig
 	}
@@ -108,13 +108,13 @@ func (k *Access) Config() (*rest.Config, error) {
 }
 
 // ObjectClient returns a client of Kubernetes' own kinds, recommendations and autoscalers.
-func (k *Access) ObjectClient() (client.Client, error) {
-	return k.ObjectClientWith(func(*rest.Config) {})
+func (a *Access) ObjectClient() (client.Client, error) {
+	return a.ObjectClientWith(func(*rest.Config) {})
 }
 
 // ObjectClientWith returns such a client with a changed configuration.
-func (k *Access) ObjectClientWith(change func(*rest.Config)) (client.Client, error) {
-	config, err := k.Config()
+func (a *Access) ObjectClientWith(change func(*rest.Config)) (client.Client, error) {
+	config, err := a.Config()
 	if err != nil {
 		return nil, err
 	}
@@ -122,15 +122,15 @@ func (k *Access) ObjectClientWith(change func(*rest.Config)) (client.Client, err
 	change(config)
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme), topologyv1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("failed to build the scheme: %w", err)
+		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
 
-	return k.newClient(config, scheme)
+	return a.newClient(config, scheme)
 }
 
 // Clientset returns a typed client of Kubernetes' own kinds, and its configuration.
-func (k *Access) Clientset() (kubernetes.Interface, *rest.Config, error) {
-	config, err := k.Config()
+func (a *Access) Clientset() (kubernetes.Interface, *rest.Config, error) {
+	config, err := a.Config()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,8 +144,8 @@ func (k *Access) Clientset() (kubernetes.Interface, *rest.Config, error) {
 }
 
 // DefaultNamespace returns the namespace of the kubeconfig's context.
-func (k *Access) DefaultNamespace() (string, error) {
-	name, _, err := k.ClientConfig().Namespace()
+func (a *Access) DefaultNamespace() (string, error) {
+	name, _, err := a.ClientConfig().Namespace()
 	if err != nil {
 		return "", fmt.Errorf("kubeconfig: %w", err)
 	}
@@ -154,18 +154,18 @@ func (k *Access) DefaultNamespace() (string, error) {
 }
 
 // Lister returns a lister with paging and the address of the API server for messages.
-func (k *Access) Lister() (lister *workload.Lister, host string, err error) {
-	config, err := k.Config()
+func (a *Access) Lister() (lister *workload.Lister, host string, err error) {
+	config, err := a.Config()
 	if err != nil {
 		return nil, "", err
 	}
 
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, "", fmt.Errorf("failed to build the scheme: %w", err)
+		return nil, "", fmt.Errorf("building the scheme: %w", err)
 	}
 
-	c, err := k.newClient(config, scheme)
+	c, err := a.newClient(config, scheme)
 	if err != nil {
 		return nil, "", err
 	}
@@ -193,23 +193,23 @@ func listFrom[T any](k *Access, list func(*workload.Lister) (T, error)) (T, erro
 }
 
 // ListWorkloads lists the workloads of the namespaces.
-func (k *Access) ListWorkloads(ctx context.Context, namespaces []string) ([]workload.Workload, error) {
-	return listFrom(k, func(l *workload.Lister) ([]workload.Workload, error) { return l.Inventory(ctx, namespaces) })
+func (a *Access) ListWorkloads(ctx context.Context, namespaces []string) ([]workload.Workload, error) {
+	return listFrom(a, func(l *workload.Lister) ([]workload.Workload, error) { return l.Inventory(ctx, namespaces) })
 }
 
 // ListConstraints lists the nodes, and the autoscalers of the namespaces.
-func (k *Access) ListConstraints(ctx context.Context, namespaces []string) (workload.Constraints, error) {
-	return listFrom(k, func(l *workload.Lister) (workload.Constraints, error) { return l.Constraints(ctx, namespaces) })
+func (a *Access) ListConstraints(ctx context.Context, namespaces []string) (workload.Constraints, error) {
+	return listFrom(a, func(l *workload.Lister) (workload.Constraints, error) { return l.Constraints(ctx, namespaces) })
 }
 
 // ListCluster lists the nodes, and the pods of the namespaces.
-func (k *Access) ListCluster(ctx context.Context, namespaces []string) (workload.Cluster, error) {
-	return listFrom(k, func(l *workload.Lister) (workload.Cluster, error) { return l.Cluster(ctx, namespaces) })
+func (a *Access) ListCluster(ctx context.Context, namespaces []string) (workload.Cluster, error) {
+	return listFrom(a, func(l *workload.Lister) (workload.Cluster, error) { return l.Cluster(ctx, namespaces) })
 }
 
 // ServerName returns the name of the API server for messages.
-func (k *Access) ServerName() string {
-	config, err := k.Config()
+func (a *Access) ServerName() string {
+	config, err := a.Config()
 	if err != nil {
 		return "Kubernetes API"
 	}

@@ -23,16 +23,16 @@ type readiness map[string]int
 
 // addReadiness adds a line with the number of ready objects, the reasons of the others, and a text. It is a warning if no object is ready, or
 // with advice.
-func (r *statusReport) addReadiness(name string, of readiness, text, advice string) {
+func (r *statusReport) addReadiness(name string, counts readiness, text, advice string) {
 	total := 0
-	for _, n := range of {
+	for _, n := range counts {
 		total += n
 	}
 
 	var reasons []string
-	for _, reason := range slices.Sorted(maps.Keys(of)) {
+	for _, reason := range slices.Sorted(maps.Keys(counts)) {
 		if reason != "" {
-			reasons = append(reasons, fmt.Sprintf("%d %s", of[reason], reason))
+			reasons = append(reasons, fmt.Sprintf("%d %s", counts[reason], reason))
 		}
 	}
 
@@ -42,11 +42,11 @@ func (r *statusReport) addReadiness(name string, of readiness, text, advice stri
 		r.add(name, OK, "none", "")
 		return
 	case len(reasons) > 0:
-		detail = fmt.Sprintf("%d of %d ready; %s", of[""], total, strings.Join(reasons, ", "))
+		detail = fmt.Sprintf("%d of %d ready; %s", counts[""], total, strings.Join(reasons, ", "))
 	}
 
 	state := OK
-	if of[""] == 0 || advice != "" {
+	if counts[""] == 0 || advice != "" {
 		state = Warn
 	}
 

@@ -72,7 +72,7 @@ func Read(ctx context.Context, c client.Reader, now time.Time) ([]Check, error) 
 		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 			r.add(read.name, Off, "the kind is not installed", "")
 		case err != nil:
-			return r.checks, fmt.Errorf("failed to read the state of %s: %w", read.name, err)
+			return r.checks, fmt.Errorf("reading the state of %s: %w", read.name, err)
 		}
 	}
 
@@ -234,8 +234,8 @@ func (r *statusReport) externalMetrics(ctx context.Context) (service, problem st
 
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
-		if one, _ := c.(map[string]any); one["type"] == "Available" && one["status"] != "True" {
-			problem = fmt.Sprint(one["message"])
+		if condition, _ := c.(map[string]any); condition["type"] == "Available" && condition["status"] != "True" {
+			problem = fmt.Sprint(condition["message"])
 		}
 	}
 

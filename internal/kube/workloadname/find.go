@@ -107,7 +107,7 @@ func Find(ctx context.Context, c client.Client, defaultNamespace, name string) (
 	lister := &workload.Lister{Sources: func(schema.GroupVersionKind) workload.Source { return direct }, Scales: c, Scheme: c.Scheme()}
 	all, err := lister.Inventory(ctx, namespaces)
 	if err != nil {
-		return workload.Workload{}, fmt.Errorf("failed to list workloads: %w", err)
+		return workload.Workload{}, fmt.Errorf("listing workloads: %w", err)
 	}
 
 	namespace, _, qualified := strings.Cut(name, "/")

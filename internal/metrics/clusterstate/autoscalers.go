@@ -35,7 +35,7 @@ func autoscalerConstraints(ctx context.Context, scaled []metrics.Autoscaler) (wo
 
 	out, err := lister.Constraints(ctx, nil)
 	if err != nil {
-		return workload.Constraints{}, fmt.Errorf("failed to evaluate the autoscalers in metrics: %w", err)
+		return workload.Constraints{}, fmt.Errorf("evaluating the autoscalers in metrics: %w", err)
 	}
 
 	return out, nil
@@ -56,11 +56,11 @@ func newAutoscaler(a metrics.Autoscaler) autoscalingv2.HorizontalPodAutoscaler {
 			continue
 		}
 
-		whole := int32(percent)
+		wholePercent := int32(percent)
 		out.Spec.Metrics = append(out.Spec.Metrics, autoscalingv2.MetricSpec{
 			Type: autoscalingv2.ResourceMetricSourceType,
 			Resource: &autoscalingv2.ResourceMetricSource{
-				Name: m.name, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &whole},
+				Name: m.name, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &wholePercent},
 			},
 		})
 	}

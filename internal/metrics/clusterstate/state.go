@@ -61,71 +61,71 @@ func New(k *clusteraccess.Access, namespaces []string, source *prometheus.Source
 }
 
 // ReportSources returns the sources of the data that was read, with missing metrics.
-func (e *State) ReportSources() Sources {
-	out := e.Sources
-	out.Missing = append(slices.Clone(out.Missing), e.metricState.MissingMetrics()...)
+func (s *State) ReportSources() Sources {
+	out := s.Sources
+	out.Missing = append(slices.Clone(out.Missing), s.metricState.MissingMetrics()...)
 	return out
 }
 
 // Workloads lists the workloads. If the user selected a cluster, failing to reach it is an error; a cluster of the
 // default kubeconfig falls back to Prometheus.
-func (e *State) Workloads(ctx context.Context) ([]workload.Workload, error) {
-	found, err := e.Access.ListWorkloads(ctx, e.namespaces)
+func (s *State) Workloads(ctx context.Context) ([]workload.Workload, error) {
+	found, err := s.Access.ListWorkloads(ctx, s.namespaces)
 	switch {
 	case err == nil:
-		e.Sources.Workloads = e.Access.ServerName()
+		s.Sources.Workloads = s.Access.ServerName()
 		return found, nil
-	case e.Access.Explicit() || ctx.Err() != nil:
+	case s.Access.Explicit() || ctx.Err() != nil:
 		return nil, err
 	case !errors.Is(err, clusteraccess.ErrNoKubeconfig):
-		e.Note(fmt.Sprintf("Warning: %v; reading workloads from Prometheus", err))
+		s.Note(fmt.Sprintf("Warning: %v; reading workloads from Prometheus", err))
 	}
 
-	if found, err = e.metricState.Workloads(ctx); err != nil {
+	if found, err = s.metricState.Workloads(ctx); err != nil {
 		return nil, err
 	}
 
-	e.Sources.Workloads, e.Sources.RequestsUnknown = SourceMetrics, !e.metricState.HasRequests()
+	s.Sources.Workloads, s.Sources.RequestsUnknown = SourceMetrics, !s.metricState.HasRequests()
 	return found, nil
 }
 
 // Constraints returns the largest node and the autoscalers. Read errors are warnings, because nothing is applied.
-func (e *State) Constraints(ctx context.Context) (workload.Constraints, error) {
-	out, err := e.Access.ListConstraints(ctx, e.namespaces)
+func (s *State) Constraints(ctx context.Context) (workload.Constraints, error) {
+	out, err := s.Access.ListConstraints(ctx, s.namespaces)
 	switch {
 	case err == nil:
-		e.Sources.Nodes, e.Sources.Autoscalers = e.Access.ServerName(), e.Access.ServerName()
+		s.Sources.Nodes, s.Sources.Autoscalers = s.Access.ServerName(), s.Access.ServerName()
 		return out, nil
 	case ctx.Err() != nil:
 		return out, err
 
-	case e.Access.Personal():
-		e.Note(fmt.Sprintf("Warning: %v; recommendations may exceed the largest node and ignore autoscalers", err))
-		e.Sources.Nodes = sourceNone
-		e.Sources.Autoscalers = sourceNone
+	case s.Access.Personal():
+		s.Note(fmt.Sprintf("Warning: %v; recommendations may exceed the largest node and ignore autoscalers", err))
+		s.Sources.Nodes = sourceNone
+		s.Sources.Autoscalers = sourceNone
 
 		return workload.Constraints{}, nil
 
 	case !errors.Is(err, clusteraccess.ErrNoKubeconfig):
-		e.Note(fmt.Sprintf("Warning: %v; reading nodes and autoscalers from Prometheus", err))
+		s.Note(fmt.Sprintf("Warning: %v; reading nodes and autoscalers from Prometheus", err))
 	}
 
-	e.Sources.Nodes = sourceNone
-	e.Sources.Autoscalers = sourceNone
-	if out, err = e.metricConstraints(ctx); err != nil {
+	s.Sources.Nodes = sourceNone
+	s.Sources.Autoscalers = sourceNone
+	if out, err = s.metricConstraints(ctx); err != nil {
 		if ctx.Err() != nil {
 			return out, err
 		}
 
-		e.Note(fmt.Sprintf("Warning: %v; recommendations may exceed the largest node and ignore autoscalers", err))
+		s.Note(fmt.Sprintf("Warning: %v; recommendations may exceed the largest node and ignore autoscalers", err))
 	}
 
 	return out, nil
 }
 
 // metricConstraints returns the constraints in the metrics of kube-state-metrics.
-func (e *State) metricConstraints(ctx context.Context) (workload.Constraints, error) {
-	scaled, err := e.metricState.Autoscalers(ctx)
+func (s *State) metricConstraints(ctx context.Context) (workload.Constraints, error) {
+	scaled, err := s.metricState.Autoscalers(ctx)
 	if err != nil {
 		return workload.Constraints{}, err
 	}
@@ -135,21 +135,21 @@ func (e *State) metricConstraints(ctx context.Context) (workload.Constraints, er
 		return workload.Constraints{}, err
 	}
 
-	e.Sources.Autoscalers = SourceMetrics
-	largest, err := e.source.Constraints(ctx)
+	s.Sources.Autoscalers = SourceMetrics
+	largest, err := s.source.Constraints(ctx)
 	if err != nil {
 		return out, err
 	}
 
 	out.MaxCPU, out.MaxMemory = largest.MaxCPU, largest.MaxMemory
-	if out.Nodes, err = e.metricState.NodeGroups(ctx); err != nil {
+	if out.Nodes, err = s.metricState.NodeGroups(ctx); err != nil {
 		return out, err
 	}
 
 	if out.MaxCPU == 0 || out.MaxMemory == 0 {
-		e.Sources.Missing = append(e.Sources.Missing, "kube_node_status_allocatable: the largest node is unknown, so a recommendation may exceed it")
+		s.Sources.Missing = append(s.Sources.Missing, "kube_node_status_allocatable: the largest node is unknown, so a recommendation may exceed it")
 	} else {
-		e.Sources.Nodes = SourceMetrics
+		s.Sources.Nodes = SourceMetrics
 	}
 
 	return out, nil
@@ -157,51 +157,51 @@ func (e *State) metricConstraints(ctx context.Context) (workload.Constraints, er
 
 // Cluster lists nodes with the given label keys, and pods. If the user selected a cluster, failing to reach it is an
 // error.
-func (e *State) Cluster(ctx context.Context, keys []string) (workload.Cluster, error) {
-	out, err := e.Access.ListCluster(ctx, e.namespaces)
-	if e.Sources.Workloads == "" && err == nil {
-		e.Sources.Workloads = e.Access.ServerName()
+func (s *State) Cluster(ctx context.Context, keys []string) (workload.Cluster, error) {
+	out, err := s.Access.ListCluster(ctx, s.namespaces)
+	if s.Sources.Workloads == "" && err == nil {
+		s.Sources.Workloads = s.Access.ServerName()
 	}
 
 	switch {
 	case err == nil:
-		e.Sources.Nodes = e.Access.ServerName()
+		s.Sources.Nodes = s.Access.ServerName()
 		return out, nil
-	case ctx.Err() != nil || e.Access.Personal():
+	case ctx.Err() != nil || s.Access.Personal():
 		return out, err
 	case !errors.Is(err, clusteraccess.ErrNoKubeconfig):
-		e.Note(fmt.Sprintf("Warning: %v; reading nodes from Prometheus", err))
+		s.Note(fmt.Sprintf("Warning: %v; reading nodes from Prometheus", err))
 	}
 
-	if out, err = e.metricState.Cluster(ctx, keys); err != nil {
+	if out, err = s.metricState.Cluster(ctx, keys); err != nil {
 		return out, err
 	}
 
-	e.Sources.Nodes = SourceMetrics
+	s.Sources.Nodes = SourceMetrics
 	if len(out.Nodes) == 0 {
-		e.Sources.Nodes = sourceNone
+		s.Sources.Nodes = sourceNone
 	}
-	if e.Sources.Workloads == "" {
-		e.Sources.Workloads = SourceMetrics
+	if s.Sources.Workloads == "" {
+		s.Sources.Workloads = SourceMetrics
 	}
 
 	return out, nil
 }
 
 // EmptyNamespaces returns the reason for each requested namespace without workload.
-func (e *State) EmptyNamespaces(ctx context.Context, found []workload.Workload) []string {
+func (s *State) EmptyNamespaces(ctx context.Context, found []workload.Workload) []string {
 	var out []string
-	for _, ns := range e.namespaces {
+	for _, ns := range s.namespaces {
 		if slices.ContainsFunc(found, func(w workload.Workload) bool { return w.Namespace == ns }) {
 			continue
 		}
 
-		if e.Sources.Workloads == SourceMetrics {
+		if s.Sources.Workloads == SourceMetrics {
 			out = append(out, fmt.Sprintf("%s reports no pod in namespace %s", SourceMetrics, ns))
 			continue
 		}
 
-		if missing := checkNamespace(ctx, e.Access, ns); missing != nil {
+		if missing := checkNamespace(ctx, s.Access, ns); missing != nil {
 			out = append(out, missing.Error())
 			continue
 		}

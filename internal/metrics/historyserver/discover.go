@@ -62,8 +62,8 @@ func (e *NotFoundError) Error() string {
 const ConfigureServerHint = "Set --prometheus URL (or $" + EnvAddress + "), or --prometheus-service NAMESPACE/NAME[:PORT][/PATH], which is reached through the API server"
 
 // Discover finds Prometheus through the kubeconfig if no address is set. It prints the selected service.
-func (p *Server) Discover(ctx context.Context, k *clusteraccess.Access, note func(string)) error {
-	if p.Address != "" || p.Discovered != nil {
+func (s *Server) Discover(ctx context.Context, k *clusteraccess.Access, note func(string)) error {
+	if s.Address != "" || s.Discovered != nil {
 		return nil
 	}
 
@@ -80,8 +80,8 @@ func (p *Server) Discover(ctx context.Context, k *clusteraccess.Access, note fun
 		return err
 	}
 
-	if p.Service != "" {
-		choice, err := discover.ParseServiceAddress(p.Service)
+	if s.Service != "" {
+		choice, err := discover.ParseServiceAddress(s.Service)
 		if err != nil {
 			return usererror.Invalid(fmt.Errorf("--prometheus-service: %w", err))
 		}
@@ -91,7 +91,7 @@ func (p *Server) Discover(ctx context.Context, k *clusteraccess.Access, note fun
 			return fmt.Errorf("--prometheus-service: %w", err)
 		}
 
-		p.useCandidate(finder, c)
+		s.useCandidate(finder, c)
 		return nil
 	}
 
@@ -100,15 +100,15 @@ func (p *Server) Discover(ctx context.Context, k *clusteraccess.Access, note fun
 		return fmt.Errorf("API server %s: %w. %s", config.Host, err, ConfigureServerHint)
 	}
 
-	return p.selectCandidate(ctx, config.Host, finder, candidates, note)
+	return s.selectCandidate(ctx, config.Host, finder, candidates, note)
 }
 
 // selectCandidate selects the first candidate that responds and has the required metrics.
-func (p *Server) selectCandidate(ctx context.Context, host string, finder *discover.Finder, candidates []discover.Candidate, note func(string)) error {
+func (s *Server) selectCandidate(ctx context.Context, host string, finder *discover.Finder, candidates []discover.Candidate, note func(string)) error {
 	var attempts []RejectedService
 	for i, c := range candidates {
-		p.useCandidate(finder, c)
-		reason, err := p.rejectReason(ctx)
+		s.useCandidate(finder, c)
+		reason, err := s.rejectReason(ctx)
 		if err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (p *Server) selectCandidate(ctx context.Context, host string, finder *disco
 		return nil
 	}
 
-	p.Discovered = nil
+	s.Discovered = nil
 	return &NotFoundError{host: host, Rejected: attempts}
 }
 
@@ -150,15 +150,15 @@ func listCandidates(candidates []discover.Candidate) string {
 	return strings.Join(names, ", ")
 }
 
-func (p *Server) useCandidate(finder *discover.Finder, c discover.Candidate) {
-	p.Discovered = &DiscoveredServer{service: c, address: finder.Address(c), transport: finder.Transport()}
+func (s *Server) useCandidate(finder *discover.Finder, c discover.Candidate) {
+	s.Discovered = &DiscoveredServer{service: c, address: finder.Address(c), transport: finder.Transport()}
 }
 
 // rejectReason probes the discovered server and returns why it is unusable, or "". Only a canceled context is an
 // error.
-func (p *Server) rejectReason(ctx context.Context) (reason string, err error) {
-	quick := *p
-	quick.Timeout = min(p.Timeout, findTimeout)
+func (s *Server) rejectReason(ctx context.Context) (reason string, err error) {
+	quick := *s
+	quick.Timeout = min(s.Timeout, findTimeout)
 
 	quick.maxAttempts = findAttempts
 	source, err := quick.Open()
@@ -171,7 +171,7 @@ func (p *Server) rejectReason(ctx context.Context) (reason string, err error) {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err != nil:
-		return p.DescribeProxyError(err), nil
+		return s.DescribeProxyError(err), nil
 	}
 
 	for _, m := range report.Metrics {
@@ -184,10 +184,10 @@ func (p *Server) rejectReason(ctx context.Context) (reason string, err error) {
 }
 
 // DescribeProxyError adds the permission that access through the API server requires.
-func (p *Server) DescribeProxyError(err error) string {
+func (s *Server) DescribeProxyError(err error) string {
 	var failure *prometheus.Error
 	if errors.As(err, &failure) && failure.Kind == prometheus.Denied {
-		return fmt.Sprintf("%v; access through the API server requires permission to get services/proxy in namespace %s", err, p.Discovered.service.Namespace)
+		return fmt.Sprintf("%v; access through the API server requires permission to get services/proxy in namespace %s", err, s.Discovered.service.Namespace)
 	}
 
 	return err.Error()

@@ -51,35 +51,35 @@ func NewServer() *Server {
 
 // Complete reads unset flags from the environment. If a flag selects an authentication method, the other methods in
 // the environment are ignored.
-func (p *Server) Complete() {
-	if p.Address == "" && p.Service == "" {
-		p.Address = os.Getenv(EnvAddress)
+func (s *Server) Complete() {
+	if s.Address == "" && s.Service == "" {
+		s.Address = os.Getenv(EnvAddress)
 	}
 
-	if p.Username != "" || p.TokenFile != "" {
-		if p.Username != "" && p.PasswordFile == "" {
-			p.Password = os.Getenv(EnvPassword)
+	if s.Username != "" || s.TokenFile != "" {
+		if s.Username != "" && s.PasswordFile == "" {
+			s.Password = os.Getenv(EnvPassword)
 		}
 
 		return
 	}
 
-	p.Token = os.Getenv(EnvToken)
-	if p.Token == "" {
-		p.Username = os.Getenv(EnvUsername)
-		if p.PasswordFile == "" {
-			p.Password = os.Getenv(EnvPassword)
+	s.Token = os.Getenv(EnvToken)
+	if s.Token == "" {
+		s.Username = os.Getenv(EnvUsername)
+		if s.PasswordFile == "" {
+			s.Password = os.Getenv(EnvPassword)
 		}
 	}
 }
 
 // Name returns the address without the password, for messages.
-func (p *Server) Name() string {
-	if p.Discovered != nil {
-		return "service " + p.Discovered.service.String()
+func (s *Server) Name() string {
+	if s.Discovered != nil {
+		return "service " + s.Discovered.service.String()
 	}
 
-	u, err := url.Parse(p.Address)
+	u, err := url.Parse(s.Address)
 	if err != nil {
 		return "the server" // rejected by open
 	}
@@ -88,33 +88,33 @@ func (p *Server) Name() string {
 }
 
 // Open returns a source for the flags. It sends no request.
-func (p *Server) Open() (*prometheus.Source, error) {
+func (s *Server) Open() (*prometheus.Source, error) {
 	cfg := prometheus.DefaultConfig()
-	cfg.Address = p.Address
-	if p.Discovered != nil {
+	cfg.Address = s.Address
+	if s.Discovered != nil {
 		// The API server authenticates with the kubeconfig and does not forward other credentials.
-		cfg.Address = p.Discovered.address
-		cfg.Transport = p.Discovered.transport
+		cfg.Address = s.Discovered.address
+		cfg.Transport = s.Discovered.transport
 		cfg.GetOnly = true
 	} else {
-		cfg.Username = p.Username
-		cfg.Password = p.Password
-		cfg.PasswordFile = p.PasswordFile
-		cfg.BearerToken, cfg.BearerTokenFile = p.Token, p.TokenFile
+		cfg.Username = s.Username
+		cfg.Password = s.Password
+		cfg.PasswordFile = s.PasswordFile
+		cfg.BearerToken, cfg.BearerTokenFile = s.Token, s.TokenFile
 		cfg.TLS = prometheus.TLSConfig{
-			CAFile:             p.CAFile,
-			CertFile:           p.CertFile,
-			KeyFile:            p.KeyFile,
-			InsecureSkipVerify: p.Insecure,
+			CAFile:             s.CAFile,
+			CertFile:           s.CertFile,
+			KeyFile:            s.KeyFile,
+			InsecureSkipVerify: s.Insecure,
 		}
 	}
 
-	cfg.Concurrency, cfg.Timeout = p.Concurrency, p.Timeout
-	if p.maxAttempts > 0 {
-		cfg.MaxAttempts = p.maxAttempts
+	cfg.Concurrency, cfg.Timeout = s.Concurrency, s.Timeout
+	if s.maxAttempts > 0 {
+		cfg.MaxAttempts = s.maxAttempts
 	}
 
-	for _, h := range p.Headers {
+	for _, h := range s.Headers {
 		name, value, err := prometheus.ParseHeader(h)
 		if err != nil {
 			return nil, usererror.Invalid(fmt.Errorf("--prometheus-header: %w", err))
@@ -126,7 +126,7 @@ func (p *Server) Open() (*prometheus.Source, error) {
 		cfg.Headers[name] = value
 	}
 
-	matchers, err := prometheus.ParseMatchers(p.Labels)
+	matchers, err := prometheus.ParseMatchers(s.Labels)
 	if err != nil {
 		return nil, usererror.Invalid(fmt.Errorf("--prometheus-labels: %w", err))
 	}

@@ -68,18 +68,18 @@ func New(out io.Writer, phase string, stats func() metrics.Stats) *Line {
 }
 
 // loop calls show after delay and then every interval.
-func (p *Line) loop(delay, interval time.Duration, show func()) {
-	defer close(p.stopped)
+func (l *Line) loop(delay, interval time.Duration, show func()) {
+	defer close(l.stopped)
 
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 
 	for {
 		select {
-		case <-p.done:
-			p.mu.Lock()
-			p.erase()
-			p.mu.Unlock()
+		case <-l.done:
+			l.mu.Lock()
+			l.erase()
+			l.mu.Unlock()
 
 			return
 
@@ -91,61 +91,61 @@ func (p *Line) loop(delay, interval time.Duration, show func()) {
 }
 
 // status returns the phase, the counters and the time so far. The caller holds mu.
-func (p *Line) status() string {
-	elapsed := time.Since(p.startTime).Round(time.Second)
-	if p.stats == nil {
-		return fmt.Sprintf("%s: %s", p.text, elapsed)
+func (l *Line) status() string {
+	elapsed := time.Since(l.startTime).Round(time.Second)
+	if l.stats == nil {
+		return fmt.Sprintf("%s: %s", l.text, elapsed)
 	}
 
-	s := p.stats()
-	return fmt.Sprintf("%s: %d queries, %d samples, %s", p.text, s.Queries, s.Samples, elapsed)
+	s := l.stats()
+	return fmt.Sprintf("%s: %d queries, %d samples, %s", l.text, s.Queries, s.Samples, elapsed)
 }
 
-func (p *Line) printLine() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (l *Line) printLine() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 
-	fmt.Fprintln(p.out, p.status())
+	fmt.Fprintln(l.out, l.status())
 }
 
-func (p *Line) draw() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (l *Line) draw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 
-	line := p.status()
-	p.erase()
+	line := l.status()
+	l.erase()
 
-	if columns := TerminalWidth(p.out); columns > 0 && len(line) >= columns {
+	if columns := TerminalWidth(l.out); columns > 0 && len(line) >= columns {
 		line = line[:columns-1] // A wrapped line cannot be erased.
 	}
 
-	fmt.Fprint(p.out, line)
-	p.width = len(line)
+	fmt.Fprint(l.out, line)
+	l.width = len(line)
 }
 
 // erase clears the status line. The caller holds mu.
-func (p *Line) erase() {
-	if p.width > 0 {
-		fmt.Fprint(p.out, "\r", strings.Repeat(" ", p.width), "\r")
-		p.width = 0
+func (l *Line) erase() {
+	if l.width > 0 {
+		fmt.Fprint(l.out, "\r", strings.Repeat(" ", l.width), "\r")
+		l.width = 0
 	}
 }
 
 // SetPhase sets what the command is doing.
-func (p *Line) SetPhase(text string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (l *Line) SetPhase(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 
-	p.text = text
+	l.text = text
 }
 
 // Write prints permanent lines, before which the status line is cleared.
-func (p *Line) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (l *Line) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 
-	p.erase()
-	return p.out.Write(b)
+	l.erase()
+	return l.out.Write(b)
 }
 
 func IsTerminal(w io.Writer) bool {

@@ -59,21 +59,21 @@ type Client struct {
 
 // Explanations returns the explanations of a pod. It queries all schedulers, because only the leader has
 // records.
-func (s Client) Explanations(ctx context.Context, namespace, name string) ([]nodeload.Explanation, error) {
+func (c Client) Explanations(ctx context.Context, namespace, name string) ([]nodeload.Explanation, error) {
 	pod := namespace + "/" + name
-	if s.Address != "" {
-		found, err := fetchFrom(ctx, strings.TrimSuffix(s.Address, "/"), pod)
+	if c.Address != "" {
+		found, err := fetchFrom(ctx, strings.TrimSuffix(c.Address, "/"), pod)
 		return found, notRecordedError(pod, err)
 	}
 
-	client, config, err := s.Access.Clientset()
+	client, config, err := c.Access.Clientset()
 	if err != nil {
 		return nil, err
 	}
 
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector, FieldSelector: "status.phase=Running"})
 	if err != nil {
-		return nil, fmt.Errorf("failed to list the pods of crane-scheduler at %s: %w", config.Host, err)
+		return nil, fmt.Errorf("listing the pods of crane-scheduler at %s: %w", config.Host, err)
 	}
 
 	if len(pods.Items) == 0 {
@@ -82,7 +82,7 @@ func (s Client) Explanations(ctx context.Context, namespace, name string) ([]nod
 
 	var errs []error
 	for i := range pods.Items {
-		found, err := s.fetchFromPod(ctx, client, config, &pods.Items[i], pod)
+		found, err := c.fetchFromPod(ctx, client, config, &pods.Items[i], pod)
 		if err == nil {
 			return found, nil
 		}
@@ -103,10 +103,10 @@ func notRecordedError(pod string, err error) error {
 }
 
 // fetchFromPod fetches the explanations through a forwarded port.
-func (s Client) fetchFromPod(ctx context.Context, client kubernetes.Interface, config *rest.Config, scheduler *corev1.Pod, pod string) ([]nodeload.Explanation, error) {
+func (c Client) fetchFromPod(ctx context.Context, client kubernetes.Interface, config *rest.Config, scheduler *corev1.Pod, pod string) ([]nodeload.Explanation, error) {
 	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("failed to connect: %w", err)
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
 
 	to := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(scheduler.Namespace).Name(scheduler.Name).SubResource("portforward").URL()
@@ -114,9 +114,9 @@ func (s Client) fetchFromPod(ctx context.Context, client kubernetes.Interface, c
 
 	ready := make(chan struct{})
 	forwarder, err := portforward.NewOnAddresses(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, to),
-		[]string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", s.Port)}, stop, ready, io.Discard, io.Discard)
+		[]string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", c.Port)}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
-		return nil, fmt.Errorf("failed to forward port %d: %w", s.Port, err)
+		return nil, fmt.Errorf("forwarding port %d: %w", c.Port, err)
 	}
 
 	failed := make(chan error, 1)
@@ -126,14 +126,14 @@ func (s Client) fetchFromPod(ctx context.Context, client kubernetes.Interface, c
 	select {
 	case <-ready:
 	case err := <-failed:
-		return nil, fmt.Errorf("failed to forward port %d: %w", s.Port, err)
+		return nil, fmt.Errorf("forwarding port %d: %w", c.Port, err)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 
 	ports, err := forwarder.GetPorts()
 	if err != nil {
-		return nil, fmt.Errorf("failed to forward port %d: %w", s.Port, err)
+		return nil, fmt.Errorf("forwarding port %d: %w", c.Port, err)
 	}
 
 	return fetchFrom(ctx, fmt.Sprintf("http://127.0.0.1:%d", ports[0].Local), pod)
@@ -154,13 +154,13 @@ func fetchFrom(ctx context.Context, address, pod string) ([]nodeload.Explanation
 
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("failed to query the scheduler: %w", err)
+		return nil, fmt.Errorf("querying the scheduler: %w", err)
 	}
 	defer response.Body.Close()
 
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes))
 	if err != nil {
-		return nil, fmt.Errorf("failed to read the response of the scheduler: %w", err)
+		return nil, fmt.Errorf("reading the response of the scheduler: %w", err)
 	}
 
 	var content struct {

@@ -116,7 +116,7 @@ func (a *Allocator) openOptionalPrometheus(ctx context.Context) (*prometheus.Sou
 func allocateNodes(book *cost.PriceBook, cluster workload.Cluster, use func(namespace, pod string) (cost.Amounts, bool)) (cost.Allocation, error) {
 	tariff, err := cost.NewTariff(book, cluster.Nodes)
 	if err != nil {
-		return cost.Allocation{}, fmt.Errorf("failed to price the nodes: %w", err)
+		return cost.Allocation{}, fmt.Errorf("pricing the nodes: %w", err)
 	}
 
 	return cost.Allocate(tariff, cluster.CostPods(use)), nil

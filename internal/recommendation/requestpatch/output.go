@@ -72,7 +72,7 @@ func WriteKustomize(out, notes io.Writer, r *sizereport.Report) error {
 
 			text, err := yaml.Marshal(content)
 			if err != nil {
-				return fmt.Errorf("failed to encode the patch of %s: %w", p.item.Workload.Ref, err)
+				return fmt.Errorf("encoding the patch of %s: %w", p.item.Workload.Ref, err)
 			}
 
 			target := newPatchTarget(p.item.Workload.Ref)

@@ -35,9 +35,9 @@ func (r *Report) Price(p *PriceInfo, tariff *cost.Tariff, placed workload.Placem
 			it.Savings = append(it.Savings, it.Plan.ContainerSaving(c, unit, w.Replicas, RunsToCompletion(w.Ref)))
 			var groups []cost.Saving
 			for g, group := range it.Plan.Containers[c].NodeGroups {
-				there := maps.Clone(pods)
-				maps.DeleteFunc(there, func(node string, _ int) bool { return groupOf[node] != group.Group })
-				groups = append(groups, it.Plan.NodeGroupSaving(c, g, tariff.At(there)))
+				podsOfGroup := maps.Clone(pods)
+				maps.DeleteFunc(podsOfGroup, func(node string, _ int) bool { return groupOf[node] != group.Group })
+				groups = append(groups, it.Plan.NodeGroupSaving(c, g, tariff.At(podsOfGroup)))
 			}
 
 			it.GroupSavings = append(it.GroupSavings, groups)
@@ -65,7 +65,7 @@ func (c *Collector) priceReport(ctx context.Context, out *Report, state *cluster
 
 	tariff, err := cost.NewTariff(c.Prices, cluster.Nodes)
 	if err != nil {
-		return fmt.Errorf("failed to price the nodes: %w", err)
+		return fmt.Errorf("pricing the nodes: %w", err)
 	}
 
 	out.Price(found, tariff, cluster.Placement(), groupOf)

@@ -65,6 +65,7 @@ func TestDefaultPricesWithoutNodes(t *testing.T) {
 		Current:   rightsize.Resources{CPURequest: new(series.MilliCPU(100)), MemoryRequest: new(series.Bytes(128 << 20))},
 		Target:    rightsize.Resources{CPURequest: new(series.MilliCPU(200)), MemoryRequest: new(series.Bytes(64 << 20))},
 	}}}
+
 	r := &Report{Items: []Item{{Workload: web, Plan: plan}}}
 	state := clusterstate.New(o.Kubernetes, nil, source, server.URL, func(text string) { fmt.Fprintln(&stderr, text) })
 	if err := o.priceReport(t.Context(), r, state, nil); err != nil {

@@ -60,9 +60,9 @@ func Read(ctx context.Context, c client.Reader, target workload.Workload) (Sourc
 	}
 
 	for i := range out.Sources[1:] {
-		if one := &out.Sources[1+i]; one.Acts && (one.CPU != "" || one.Memory != "") {
+		if source := &out.Sources[1+i]; source.Acts && (source.CPU != "" || source.Memory != "") {
 			out.Sources[0].Acts = false
-			out.Sources[0].Why = "running pods and new pods get the requests of " + one.Source
+			out.Sources[0].Why = "running pods and new pods get the requests of " + source.Source
 		}
 	}
 
@@ -93,7 +93,7 @@ func templateSource(w workload.Workload) Source {
 func recommendationSources(ctx context.Context, c client.Reader, target workload.Workload) ([]Source, error) {
 	var list analysisv1alpha1.RecommendationList
 	if err := c.List(ctx, &list, client.InNamespace(target.Namespace)); err != nil {
-		return nil, fmt.Errorf("failed to list recommendations: %w", err)
+		return nil, fmt.Errorf("listing recommendations: %w", err)
 	}
 
 	list.Items = slices.DeleteFunc(list.Items, func(r analysisv1alpha1.Recommendation) bool {
@@ -102,23 +102,23 @@ func recommendationSources(ctx context.Context, c client.Reader, target workload
 
 	owned, err := targetsnapshot.AutoscalerOwned(ctx, c, list.Items)
 	if err != nil {
-		return nil, fmt.Errorf("failed to read the owners of recommendations: %w", err)
+		return nil, fmt.Errorf("reading the owners of recommendations: %w", err)
 	}
 
 	var out []Source
 	for i := range list.Items {
 		rec := &list.Items[i]
-		one := Source{Source: "Recommendation " + rec.Name + recommendationOwner(rec)}
+		source := Source{Source: "Recommendation " + rec.Name + recommendationOwner(rec)}
 		if size, err := targetsnapshot.DesiredSize(rec); err == nil {
-			one.setRequests(sumOf(size))
+			source.setRequests(sumOf(size))
 			if size.Replicas != nil {
-				one.Replicas = fmt.Sprint(*size.Replicas)
+				source.Replicas = fmt.Sprint(*size.Replicas)
 			}
 		}
 
 		active := targetsnapshot.ActiveRecommendation(list.Items, rec.Spec.Type, owned)
-		one.Acts, one.Why = recommendationActs(rec, active)
-		out = append(out, one)
+		source.Acts, source.Why = recommendationActs(rec, active)
+		out = append(out, source)
 	}
 
 	return out, nil
@@ -130,8 +130,8 @@ func recommendationOwner(rec *analysisv1alpha1.Recommendation) string {
 		return " (rule " + rule + ")"
 	}
 
-	if of := metav1.GetControllerOfNoCopy(rec); of != nil {
-		return fmt.Sprintf(" (%s %s)", of.Kind, of.Name)
+	if owner := metav1.GetControllerOfNoCopy(rec); owner != nil {
+		return fmt.Sprintf(" (%s %s)", owner.Kind, owner.Name)
 	}
 
 	return ""
@@ -175,7 +175,7 @@ func explainCondition(c *metav1.Condition) string { return c.Reason + ": " + c.M
 func verticalSources(ctx context.Context, c client.Reader, target workload.Workload) ([]Source, error) {
 	var list autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList
 	if err := c.List(ctx, &list, client.InNamespace(target.Namespace)); err != nil {
-		return nil, fmt.Errorf("failed to list vertical autoscalers: %w", err)
+		return nil, fmt.Errorf("listing vertical autoscalers: %w", err)
 	}
 
 	var out []Source
@@ -185,23 +185,23 @@ func verticalSources(ctx context.Context, c client.Reader, target workload.Workl
 			continue
 		}
 
-		one := Source{Source: "EffectiveVerticalPodAutoscaler " + evpa.Name}
-		one.setRequests(sumOf(targetsnapshot.VerticalSize(evpa)))
+		source := Source{Source: "EffectiveVerticalPodAutoscaler " + evpa.Name}
+		source.setRequests(sumOf(targetsnapshot.VerticalSize(evpa)))
 
-		one.Why = notEvaluatedYet
+		source.Why = notEvaluatedYet
 		if applied := meta.FindStatusCondition(evpa.Status.Conditions, "Applied"); applied != nil {
-			one.Acts = applied.Status == metav1.ConditionTrue
-			one.Why = explainCondition(applied)
+			source.Acts = applied.Status == metav1.ConditionTrue
+			source.Why = explainCondition(applied)
 		}
 
 		if basis := estimatorsOf(evpa); basis != "" {
-			one.Why += "; sized by its estimators " + basis
+			source.Why += "; sized by its estimators " + basis
 		}
 		if ready := meta.FindStatusCondition(evpa.Status.Conditions, autoscalingv1alpha1.ConditionReady); ready != nil {
-			one.Why += "; " + ready.Message
+			source.Why += "; " + ready.Message
 		}
 
-		out = append(out, one)
+		out = append(out, source)
 	}
 
 	return out, nil
@@ -224,7 +224,7 @@ func estimatorsOf(evpa *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) stri
 func aheadSources(ctx context.Context, c client.Reader, target workload.Workload) ([]Source, error) {
 	var list autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
 	if err := c.List(ctx, &list, client.InNamespace(target.Namespace)); err != nil {
-		return nil, fmt.Errorf("failed to list effective horizontal autoscalers: %w", err)
+		return nil, fmt.Errorf("listing effective horizontal autoscalers: %w", err)
 	}
 
 	var out []Source
@@ -234,20 +234,20 @@ func aheadSources(ctx context.Context, c client.Reader, target workload.Workload
 			continue
 		}
 
-		one := Source{Source: effectiveHPAKind + " " + ehpa.Name, Why: notEvaluatedYet}
+		source := Source{Source: effectiveHPAKind + " " + ehpa.Name, Why: notEvaluatedYet}
 		if ehpa.Status.ExpectReplicas != nil {
-			one.Replicas = fmt.Sprint(*ehpa.Status.ExpectReplicas)
+			source.Replicas = fmt.Sprint(*ehpa.Status.ExpectReplicas)
 		}
 
 		if ready := meta.FindStatusCondition(ehpa.Status.Conditions, autoscalingv1alpha1.ConditionReady); ready != nil {
-			one.Acts = ready.Status == metav1.ConditionTrue && ehpa.Spec.ScaleStrategy != autoscalingv1alpha1.ScaleStrategyPreview
-			one.Why = strings.TrimSuffix(explainCondition(ready), ": ")
+			source.Acts = ready.Status == metav1.ConditionTrue && ehpa.Spec.ScaleStrategy != autoscalingv1alpha1.ScaleStrategyPreview
+			source.Why = strings.TrimSuffix(explainCondition(ready), ": ")
 			if ehpa.Status.Why != "" {
-				one.Why += "; " + ehpa.Status.Why
+				source.Why += "; " + ehpa.Status.Why
 			}
 		}
 
-		out = append(out, one)
+		out = append(out, source)
 	}
 
 	return out, nil
@@ -257,7 +257,7 @@ func aheadSources(ctx context.Context, c client.Reader, target workload.Workload
 func horizontalSources(ctx context.Context, c client.Reader, target workload.Workload) ([]Source, error) {
 	var list autoscalingv2.HorizontalPodAutoscalerList
 	if err := c.List(ctx, &list, client.InNamespace(target.Namespace)); err != nil {
-		return nil, fmt.Errorf("failed to list horizontal autoscalers: %w", err)
+		return nil, fmt.Errorf("listing horizontal autoscalers: %w", err)
 	}
 
 	var out []Source
