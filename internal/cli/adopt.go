@@ -118,6 +118,7 @@ func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet,
 		return err
 	}
 
+	// Starting an adoption needs no preview.
 	if o.yes {
 		progress.Stop()
 		return setAuto(ctx, s.Out, c, recommendations)
@@ -198,6 +199,7 @@ func setAuto(ctx context.Context, out io.Writer, c client.Client, selected []ana
 		}
 
 		result := "is already Auto"
+		// The command that restores the type before is printed, as it is not recorded elsewhere.
 		if rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeAuto {
 			rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
 			patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

@@ -52,6 +52,7 @@ func recommendationsNamed(all []analysisv1alpha1.Recommendation, name string) ([
 
 	var out []analysisv1alpha1.Recommendation
 	var kinds []string
+	// A name that is no Recommendation is that of a workload, with its Recommendations of requests and replicas.
 	for i := range all {
 		target := all[i].Spec.TargetRef
 		if target.Name != workload || kind != "" && !workloadname.KindMatches(kind, target.Kind) || targetsnapshot.StateAnnotations()[all[i].Spec.Type] == "" {

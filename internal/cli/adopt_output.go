@@ -127,6 +127,7 @@ func (v adoptPreview) describe(out *strings.Builder) error {
 		fmt.Fprintf(out, "  ! %s\n", r)
 	}
 
+	// Requests are numbered, because craned sends them in this order.
 	for i, r := range v.Requests {
 		body, err := json.Marshal(r.Body)
 		if err != nil {

@@ -93,6 +93,7 @@ func (o *backtestForecastOptions) config() (backtest.Config, []forecast.Algorith
 		errs = append(errs, errors.New("missing argument: want files or directories with series"))
 	}
 
+	// The baselines are scored as well: a score alone says little.
 	names := []string{o.algorithm}
 	for _, name := range registry.Baselines() {
 		if !slices.Contains(names, name) {
@@ -144,6 +145,7 @@ func (o *backtestForecastOptions) run(s Streams) error {
 		}
 	}
 
+	// A report without any series would look like a success.
 	if len(results) == 0 {
 		return &exitError{code: exitNoResult, err: errors.New("nothing to score: no series is long enough")}
 	}

@@ -127,6 +127,7 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 	report, err := requestbacktest.Run(all, rules, series.Resource(o.resource))
 	progress.Stop()
 
+	// Series that cannot be scored are notes as long as others can.
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			fmt.Fprintln(s.Err, "skipping", strings.TrimSpace(line))
@@ -148,6 +149,7 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 func (o *backtestRightsizeOptions) rules() ([]requestbacktest.Rule, error) {
 	resource := series.Resource(o.resource)
 	target := series.Ratio(o.target)
+	// Without --policy, all formulas are compared.
 	if len(o.policies) == 0 {
 		rules, err := requestbacktest.Rules(resource)
 		return withTarget(rules, target, resource), err
@@ -223,6 +225,7 @@ func readSeries(warnings io.Writer, paths []string) ([]requestbacktest.Named, er
 			return nil, err
 		}
 
+		// A directory may have other files, a file that is named must be a series.
 		for _, skip := range skipped {
 			fmt.Fprintln(warnings, skip)
 		}

@@ -217,6 +217,7 @@ func (b *bundle) addObjects(ctx context.Context, kind bundleKind) {
 
 	var text bytes.Buffer
 	for i := range list.Items {
+		// Secrets may be in annotations and in environment variables of any object.
 		redactObject(&list.Items[i])
 		content, err := yaml.Marshal(list.Items[i].Object)
 		if err != nil {

@@ -85,6 +85,7 @@ func newCleanupCommand(s Streams) *cobra.Command {
 
 // run cleans up the nodes one after the other. A failure does not stop it.
 func (c nodeCleanup) run(ctx context.Context, names []string) error {
+	// An agent that still runs would make its changes again.
 	_, err := c.clients.AppsV1().DaemonSets(c.namespace).Get(ctx, agentName, metav1.GetOptions{})
 	if err == nil {
 		return fmt.Errorf("DaemonSet %s/%s exists: remove it first, its agents undo their changes when they stop", c.namespace, agentName)
@@ -168,6 +169,7 @@ func (c nodeCleanup) pod(node string) *corev1.Pod {
 		source := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: new(corev1.HostPathDirectory)}}
 		return corev1.Volume{Name: name, VolumeSource: source}, corev1.VolumeMount{Name: name, MountPath: root + path, ReadOnly: readOnly}
 	}
+	// The agent writes cgroups and its state and reads the rest.
 	proc, procMount := mount("proc", "/proc", true)
 	cgroups, cgroupsMount := mount("cgroup", "/sys/fs/cgroup", false)
 	lib, libMount := mount("lib", state, false)

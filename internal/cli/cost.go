@@ -144,6 +144,7 @@ func (o *costOptions) run(ctx context.Context, s Streams) error {
 
 	report := &costReport{Report: found, grouping: o.grouping, windowText: o.window}
 
+	// Without nodes, every namespace would be reported as misspelled.
 	if len(report.Nodes) > 0 {
 		if err := report.selectNamespaces(o.namespaces); err != nil {
 			return err

@@ -113,6 +113,7 @@ func (r *costReport) notes() string {
 		b.WriteString("Usage was not read: no Prometheus is set or was discovered.\n")
 	}
 
+	// Notes about pods are those of the selected namespaces.
 	bill := r.Used
 	if r.selected != nil {
 		bill = *r.selected
@@ -222,6 +223,7 @@ func renderCostJSON(w io.Writer, r *costReport) error {
 		out.Window = series.FormatDuration(r.Window)
 	}
 
+	// Without usage, the number of pods without usage would be that of all pods.
 	bill := func(b cost.Bill) jsonBill {
 		j := jsonBill{Pods: b.Pods, Cost: r.sharesJSON(b.Cost)}
 		if r.WithUsage {

@@ -170,6 +170,7 @@ func (o *dashboardOptions) run(ctx context.Context, s Streams) error {
 		return fmt.Errorf("writing the address: %w", err)
 	}
 
+	// The token of the address is passed to the browser in a file that is removed once the session is open.
 	if o.open {
 		remove, err := openSecretLink(ctx, link)
 		if err != nil {
@@ -209,6 +210,7 @@ func (o *dashboardOptions) backends() ([]dashboard.Backend, contract.Mode, error
 	var out []dashboard.Backend
 	for _, name := range contexts {
 		access := &clusteraccess.Access{Kubeconfig: o.kubeconfig, Context: name}
+		// The page names the context that the kubeconfig selects.
 		if name == "" {
 			if raw, err := access.ClientConfig().RawConfig(); err == nil {
 				name = raw.CurrentContext

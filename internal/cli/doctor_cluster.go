@@ -170,6 +170,7 @@ func (o *doctorOptions) requiredPermissions() []permission {
 		impact:      "nodes are read from kube-state-metrics",
 	})
 
+	// Services are needed only to find Prometheus or to reach it through the API server.
 	if o.prometheus.Address == "" {
 		if o.prometheus.Service == "" {
 			out = append(out, permission{
@@ -203,6 +204,7 @@ func (d *diagnosis) checkPermissions(ctx context.Context, client kubernetes.Inte
 	var denied []permission
 	permissions := d.options.requiredPermissions()
 	for _, r := range permissions {
+		// A permission that is missing in one of the namespaces is missing.
 		allowed := true
 		for _, ns := range namespaces {
 			if r.clusterWide {
@@ -288,6 +290,7 @@ func (d *diagnosis) checkComponents(ctx context.Context, client kubernetes.Inter
 		d.add("metrics-server", installation.OK, "not installed; crane recommend does not need it", "install it for the HPA and kubectl top")
 	}
 
+	// Optional components are ok if they are absent: crane recommend does not need them.
 	if !served("analysis.crane.io") {
 		d.add("craned", installation.OK, "not installed; crane recommend does not need it", "for recommendations as objects and their adoption: kubectl apply -k config")
 		return

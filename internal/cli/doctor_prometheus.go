@@ -78,6 +78,7 @@ func (d *diagnosis) checkServer(ctx context.Context, withCluster bool) {
 	d.add(checkPrometheus, installation.OK, detail, strings.Join(notes, " "))
 	d.checkMetrics(report, withCluster)
 
+	// Without samples, the other checks would only repeat that.
 	if report.Newest.IsZero() {
 		return
 	}
@@ -114,6 +115,7 @@ func (d *diagnosis) checkMetrics(report metrics.SourceReport, withCluster bool) 
 		return
 	}
 
+	// kube-state-metrics exports no series of kinds without objects.
 	exported := slices.ContainsFunc(report.Metrics, func(m metrics.MetricPresence) bool { return m.Series > 0 && strings.HasPrefix(m.Metric, "kube_") })
 	for _, m := range missing {
 		if exported && mayBeAbsent(m.Metric) {

@@ -74,6 +74,7 @@ func (e *explainer) writeWorkload(it sizereport.Item) {
 		e.writeText("", line)
 	}
 
+	// Each container has its saving first, then the reasons of its sizes.
 	for i, c := range it.Plan.Containers {
 		if i < len(it.Savings) {
 			e.WriteString("\n")
@@ -255,6 +256,7 @@ func (r *report) policyText(s resourceSize) string {
 		p = policy
 	}
 
+	// The text describes the formula of the method, with the numbers of this policy.
 	percent := func(share series.Ratio) string { return fmt.Sprintf("%.3g%%", float64(share)*100) }
 	if s.resource == metrics.Memory {
 		m := p.Memory
@@ -318,6 +320,7 @@ func (e *explainer) writeReplay(s resourceSize, r rightsize.Replay) {
 	t.SetColumnConfigs(columnConfigs(header, 1, maxNoteWidth))
 	e.WriteString(t.Render() + "\n")
 
+	// The curve shows what other percentiles would have cost.
 	if len(r.Curve) == 0 {
 		return
 	}

@@ -175,6 +175,7 @@ func (o *explainSchedulingOptions) describe(out *strings.Builder, e *nodeload.Ex
 	}
 
 	out.WriteString("\n" + t.Render() + "\n")
+	// Hidden rows are counted by verdict, so that the reader knows what is missing.
 	for _, verdict := range []nodeload.Verdict{nodeload.Scored, nodeload.Passed, nodeload.Closed} {
 		if n := hidden[verdict]; n > 0 {
 			fmt.Fprintf(out, "... and %d more that are %s (--rows 0 shows all)\n", n, verdict)

@@ -73,6 +73,7 @@ func (o *explainWorkloadOptions) run(ctx context.Context, s Streams, name string
 		return err
 	}
 
+	// Recommendations and autoscalers are read once the workload is known, of its namespace alone.
 	progress.SetPhase("reading recommendations and autoscalers")
 	found, err := sizesources.Read(ctx, c, target)
 	progress.Stop()

@@ -116,6 +116,7 @@ func (o *forecastOptions) complete() (forecast.Algorithm, error) {
 		errs = append(errs, errors.New("missing argument: want files or directories with series, or --query"))
 	case o.query != "" && o.prometheus.Address == "":
 		errs = append(errs, errors.New("--query requires --prometheus URL"))
+	// A forecast uses no more samples, so more are not read.
 	case o.query != "" && o.stepLength > 0 && o.historyLength/o.stepLength > forecast.MaxSamples:
 		errs = append(errs, fmt.Errorf("--history %s at --step %s: more than %d samples", o.history, o.step, forecast.MaxSamples))
 	}
@@ -150,6 +151,7 @@ func (o *forecastOptions) run(ctx context.Context, s Streams) error {
 		history := named.Series.Between(named.Series.End().Add(-o.historyLength), named.Series.End())
 
 		f, err := algorithm.Forecast(history, o.horizonLength)
+		// The horizon is wrong for every series, other errors are those of one.
 		if errors.Is(err, forecast.ErrHorizon) {
 			return usageError(fmt.Errorf("--horizon %s for %s: %w", o.horizon, named.Name, err))
 		}

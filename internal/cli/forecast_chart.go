@@ -139,6 +139,7 @@ func (c column) mark(row int, top float64) rune {
 		return ' '
 	}
 
+	// The bands between the quantiles get lighter from the center to the edge.
 	switch {
 	case row == rowOf(c.quantiles[0]):
 		return '━'

@@ -157,6 +157,7 @@ func (f seriesForecast) json() jsonForecast {
 		j.Quantiles[strconv.FormatFloat(level, 'g', -1, 64)] = f.forecast.Quantile(level).Values
 	}
 
+	// JSON has no NaN: missing samples are null.
 	for i, v := range f.history.Values {
 		if forecast.Usable(v) {
 			j.History.Values[i] = &f.history.Values[i]

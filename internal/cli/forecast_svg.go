@@ -39,25 +39,25 @@ func renderSVG(w io.Writer, all []seriesForecast) error {
 
 // drawPanel draws the chart of one series.
 func (f seriesForecast) drawPanel(m *svg.Image) {
-	const left, right, bottom, grey = float64(svgLeft), float64(svgWidth - svgRight), float64(svgHeight - svgBottom), "#555555"
+	const leftEdge, rightEdge, bottomEdge, grey = float64(svgLeft), float64(svgWidth - svgRight), float64(svgHeight - svgBottom), "#555555"
 	cols, from, interval := f.columns(svgPlotWidth)
 	top := maxUpper(cols)
-	x := func(t time.Time) float64 { return left + float64(t.Sub(from))/float64(interval) }
+	x := func(t time.Time) float64 { return leftEdge + float64(t.Sub(from))/float64(interval) }
 	y := func(v float64) float64 { return svgTop + svgPlotHeight*(1-v/top) }
 	lines := strings.Split(strings.TrimSpace(f.headline()), "\n")
-	m.Text(svg.Point{X: left, Y: 16}, lines[0], "font-weight", "bold")
+	m.Text(svg.Point{X: leftEdge, Y: 16}, lines[0], "font-weight", "bold")
 
 	for i, line := range lines[1:] {
-		m.Text(svg.Point{X: left, Y: float64(32 + 14*i)}, line, "fill", grey)
+		m.Text(svg.Point{X: leftEdge, Y: float64(32 + 14*i)}, line, "fill", grey)
 	}
 
 	for i := range svgTicks + 1 {
 		v := top * float64(i) / svgTicks
 		at := from.Add(interval * time.Duration(svgPlotWidth*i/svgTicks))
-		m.Line(svg.Point{X: left, Y: y(v)}, svg.Point{X: right, Y: y(v)}, "stroke", "#dddddd")
-		m.Text(svg.Point{X: left - 6, Y: y(v) + 4}, fmt.Sprintf("%.3g", v), "text-anchor", "end")
-		m.Line(svg.Point{X: x(at), Y: svgTop}, svg.Point{X: x(at), Y: bottom}, "stroke", "#dddddd")
-		m.Text(svg.Point{X: min(x(at), svgWidth-42), Y: bottom + 16}, at.UTC().Format("01-02 15:04"), "text-anchor", "middle")
+		m.Line(svg.Point{X: leftEdge, Y: y(v)}, svg.Point{X: rightEdge, Y: y(v)}, "stroke", "#dddddd")
+		m.Text(svg.Point{X: leftEdge - 6, Y: y(v) + 4}, fmt.Sprintf("%.3g", v), "text-anchor", "end")
+		m.Line(svg.Point{X: x(at), Y: svgTop}, svg.Point{X: x(at), Y: bottomEdge}, "stroke", "#dddddd")
+		m.Text(svg.Point{X: min(x(at), svgWidth-42), Y: bottomEdge + 16}, at.UTC().Format("01-02 15:04"), "text-anchor", "middle")
 	}
 
 	var history strings.Builder
@@ -85,6 +85,6 @@ func (f seriesForecast) drawPanel(m *svg.Image) {
 
 	m.Polyline(quantiles[0], "stroke", "#b3440a", "stroke-width", "1.5")
 	start := x(f.forecast.Start)
-	m.Line(svg.Point{X: start, Y: svgTop}, svg.Point{X: start, Y: bottom}, "stroke", "#888888", "stroke-dasharray", "4 3")
-	m.Text(svg.Point{X: right, Y: svgHeight - 4}, "blue: history; line: p50; bands: to p90, p95, p99", "text-anchor", "end", "fill", grey)
+	m.Line(svg.Point{X: start, Y: svgTop}, svg.Point{X: start, Y: bottomEdge}, "stroke", "#888888", "stroke-dasharray", "4 3")
+	m.Text(svg.Point{X: rightEdge, Y: svgHeight - 4}, "blue: history; line: p50; bands: to p90, p95, p99", "text-anchor", "end", "fill", grey)
 }

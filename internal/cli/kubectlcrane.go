@@ -251,6 +251,7 @@ func newRuleListVerb(s Streams) *cobra.Command {
 				targets = append(targets, r.Kind)
 			}
 
+			// A rule of all namespaces has no list of names.
 			namespaces := strings.Join(rule.Spec.NamespaceSelector.MatchNames, ",")
 			if rule.Spec.NamespaceSelector.Any {
 				namespaces = "Any"
@@ -329,6 +330,7 @@ func newRule(f *kubectlCraneFlags, recommenders, target, interval string, now ti
 		name = append(name, r)
 	}
 
+	// The default name describes the rule.
 	rule.Name = strings.ToLower(strings.Join(append(name, interval, now.UTC().Format(time.DateOnly)), "-"))
 	if f.name != "" {
 		rule.Name = f.name

@@ -125,6 +125,7 @@ func runMigrateCheck(ctx context.Context, s Streams, access *clusteraccess.Acces
 		return fmt.Errorf("writing the report: %w", err)
 	}
 
+	// The exit code lets scripts ask whether a migration can start.
 	switch n := report.Decisions(); {
 	case !report.Installed:
 		return &exitError{exitNoResult, errors.New("gocrane is not installed")}

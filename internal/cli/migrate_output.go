@@ -42,6 +42,7 @@ func renderMigrateCheck(w io.Writer, r *migrate.Report) error {
 		b.WriteString("\nOther projects:\n")
 	}
 
+	// Fields without a counterpart are named: they are lost by an import.
 	for _, i := range r.Imports {
 		line := i.Source + " " + i.Object + " -> nothing"
 		if i.To != "" {

@@ -75,6 +75,7 @@ func (o *migrateOptions) migration(s Streams) (*migrate.Migration, []*migrate.Ob
 		Log:           func(format string, args ...any) { fmt.Fprintf(s.Err, format+"\n", args...) },
 	}
 
+	// Without a file, the built-in manifests are installed.
 	if o.manifests == "" {
 		return m, nil, nil
 	}

@@ -118,6 +118,7 @@ func (o *reportOptions) run(ctx context.Context, s Streams, now time.Time) error
 func (o *reportOptions) read(ctx context.Context, c client.Reader, month time.Time, warn func(error)) (*monthlyReport, error) {
 	record, err := savingsrecord.Load(ctx, c, o.cranedNamespace)
 	if err != nil {
+		// | len|A damaged month does not hide the others.
 		if record == nil || len(record.Months[month.Format(savings.MonthLayout)]) == 0 {
 			return nil, err
 		}

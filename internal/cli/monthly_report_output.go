@@ -221,6 +221,7 @@ func renderReportCSV(w io.Writer, r *monthlyReport) error {
 	}
 
 	for _, a := range r.accounts {
+		// FOCUS wants each column in each row; the rows differ in name and amounts only.
 		hours := decimal(a.Total().Hours)
 		row := func(name, description string, cost float64) map[string]string {
 			start := r.month.Format(time.RFC3339)

@@ -67,6 +67,7 @@ func (r *report) nodeGroupLines(it sizereport.Item, i int, resource metrics.Usag
 			s.target = floatValue(g.Target.CPURequest, 1000)
 		}
 
+		// Without a recommendation, the message says why.
 		text := sizing.Message
 		if sizing.Status == rightsize.Ready {
 			text = s.format(s.target)

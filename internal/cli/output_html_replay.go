@@ -130,6 +130,7 @@ func newReplayChart(r *rightsize.Replay, s resourceSize) *htmlChart {
 		c.Marks = append(c.Marks, m)
 	}
 
+	// Labels of policies with about the same result would cover each other.
 	spreadLabels(c.Marks)
 	const maxTicks = 6
 
@@ -151,6 +152,7 @@ func newCalibrationChart(calibration *calibrate.Calibration, s resourceSize) *ht
 	c := newViolationChart("Mean request against minutes per day above the request, for each factor in the replay of the past days", "mean request")
 	c.Heading, c.TargetY = "Calibration: "+calibration.Summary()+".", c.y(calibration.Target)
 
+	// The axis spans the requests of all factors.
 	low, high := calibration.Points[0].Request, calibration.Points[0].Request
 	for _, p := range calibration.Points {
 		low = min(low, p.Request)

@@ -296,6 +296,7 @@ func jsonSizing(s rightsize.Sizing, u sizereport.UsageSummary, current, target j
 		},
 	}
 
+	// A target that is not ready is a number without meaning.
 	if s.Status != rightsize.Ready {
 		return out
 	}

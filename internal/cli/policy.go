@@ -57,6 +57,7 @@ func loadPolicies(name string) (rightsize.PolicySet, error) {
 		return none, fmt.Errorf("reading the policy: %w", err)
 	}
 
+	// YAML with a duplicate key is rejected instead of using the last one.
 	data, err := yaml.YAMLToJSONStrict(content)
 	if err != nil {
 		return none, fmt.Errorf("%s: %w", name, err)

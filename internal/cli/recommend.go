@@ -182,6 +182,7 @@ func (o *recommendOptions) applyTarget() error {
 		return nil
 	}
 
+	// Policies with rules may have calibrated and other ones.
 	found := false
 	err := o.policies.Each(func(p *rightsize.Policy) error {
 		if p.CPU.Method == rightsize.Calibrated {

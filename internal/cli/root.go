@@ -43,8 +43,29 @@ func NewCommand(s Streams, called string) *cobra.Command {
 	cmd.SetOut(s.Out)
 	cmd.SetErr(s.Err)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
-	cmd.AddCommand(newRecommendCommand(s), newAdoptCommand(s), newCostCommand(s), newReportCommand(s), newForecastCommand(s), newBacktestCommand(s), newSimulateCommand(s), newDoctorCommand(s), newStatusCommand(s), newBundleCommand(s), newDashboardCommand(s), newPauseCommand(s, true), newPauseCommand(s, false), newCleanupCommand(s), newExplainCommand(s), newMigrateCommand(s), newRecommendationRuleCommand(s), newViewRecommendCommand(s), newVersionCommand(s))
+	cmd.AddCommand(
+		newRecommendCommand(s),
+		newAdoptCommand(s),
+		newCostCommand(s),
+		newReportCommand(s),
+		newForecastCommand(s),
+		newBacktestCommand(s),
+		newSimulateCommand(s),
+		newDoctorCommand(s),
+		newStatusCommand(s),
+		newBundleCommand(s),
+		newDashboardCommand(s),
+		newPauseCommand(s, true),
+		newPauseCommand(s, false),
+		newCleanupCommand(s),
+		newExplainCommand(s),
+		newMigrateCommand(s),
+		newRecommendationRuleCommand(s),
+		newViewRecommendCommand(s),
+		newVersionCommand(s),
+	)
 
+	// As a kubectl plugin, the examples name kubectl crane.
 	for _, sub := range cmd.Commands() {
 		setExampleName(sub, cmd.DisplayName())
 	}

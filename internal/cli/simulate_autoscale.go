@@ -136,8 +136,8 @@ func (o *simulateAutoscaleOptions) run(s Streams) error {
 	}
 
 	named := make([]replay.Named, len(all))
-	for i, simulation := range all {
-		named[i] = replay.Named{Name: simulation.Name, Series: simulation.Series}
+	for i, input := range all {
+		named[i] = replay.Named{Name: input.Name, Series: input.Series}
 	}
 
 	results, skipped := replay.Compare(plan, named)

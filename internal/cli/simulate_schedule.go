@@ -54,6 +54,7 @@ func runScheduler(ctx context.Context, s Streams, args []string) error {
 	cmd.Stdin = s.In
 	cmd.Stdout = stopWriter{progress, s.Out}
 	cmd.Stderr = progress
+	// The scheduler ends its simulation in order; the default would kill it.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = schedulerStopTimeout
 

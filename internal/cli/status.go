@@ -81,6 +81,7 @@ func runStatus(ctx context.Context, s Streams, o *explainWorkloadOptions) error 
 		return fmt.Errorf("writing the report: %w", err)
 	}
 
+	// The error of the exit code names the lines to look at.
 	var warned []string
 	for _, c := range checks {
 		if c.Status == installation.Warn {

@@ -73,6 +73,7 @@ func writeTable(w io.Writer, r *report, columns int, paint painter) error {
 func formatTable(r *report, columns int, paint painter) string {
 	s := rowReport{r}.data()
 	widths := s.widths()
+	// A narrow terminal gets short kinds first, and then the stacked form.
 	if excessWidth(widths, columns) > 0 {
 		s.shortenKinds()
 		widths = s.widths()

@@ -119,6 +119,7 @@ func (v *viewFlags) complete(output string) error {
 		}
 	}
 
+	// Sorting and filters are checked in any case, grouping only if it is used.
 	if v.groupBy == "" {
 		return errors.Join(errs...)
 	}
@@ -181,21 +182,22 @@ func (v *viewFlags) apply(found *sizereport.Report) *report {
 		filterHint: v.hint,
 	}
 
-	var shown []sizereport.Item
+	var rows []sizereport.Item
 	for _, it := range r.Items {
 		if !v.matches(it.Workload.Ref) {
 			continue
 		}
 
+		// Only containers with the findings are kept, and workloads with such containers.
 		if len(v.only) > 0 {
 			it = filterContainers(it, func(c rightsize.Recommendation) bool { return r.hasFinding(c, v.only) })
 		}
 		if len(v.only) == 0 || len(it.Plan.Containers) > 0 {
-			shown = append(shown, it)
+			rows = append(rows, it)
 		}
 	}
 
-	r.Items = shown
+	r.Items = rows
 	if key := r.sortKey(v.sortBy); key != nil {
 		slices.SortStableFunc(r.Items, func(a, b sizereport.Item) int { return cmp.Compare(key(b), key(a)) })
 	}

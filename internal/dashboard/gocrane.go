@@ -68,6 +68,7 @@ func (s *Server) gocraneRoutes() {
 		return newGocraneCluster(scheme, r.Host, b.Name()), nil
 	})
 
+	// gocrane's page writes clusters; the refusal names the way to do it here.
 	for _, route := range []string{"POST /cluster", "PUT /cluster/{cluster}", "DELETE /cluster/{cluster}"} {
 		s.gocrane(route, func(*http.Request) (any, error) {
 			return nil, NotServed("clusters are not stored: they are the contexts with which crane dashboard is started", "crane dashboard --context prod --context staging")
@@ -113,6 +114,7 @@ func (s *Server) gocrane(route string, answer func(r *http.Request) (any, error)
 			failure := FailureOf(s.endIfUnauthorized(r, err))
 			out.Error = failure.Body.Message
 			out.Data = nil
+			// Other failures have the status 200, with the error in the body, as gocrane's page reads them.
 			if slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, failure.Status) {
 				sendJSON(w, failure.Status, out)
 				return

@@ -98,6 +98,7 @@ func (g *Guard) rights(ctx context.Context) (out contract.Rights, err error) {
 		}
 	}
 
+	// Totals include the cost of nodes.
 	out.ClusterTotals = out.ClusterTotals && out.Nodes
 	in, all, err := g.readable(ctx)
 	if err != nil || all {
@@ -105,6 +106,7 @@ func (g *Guard) rights(ctx context.Context) (out contract.Rights, err error) {
 	}
 
 	out.Namespaces = slices.Sorted(maps.Keys(in))
+	// One namespace with the right is enough to offer the action; the API server checks each write.
 	for _, namespace := range out.Namespaces {
 		if out.Adopt {
 			break
@@ -162,6 +164,7 @@ func (g *Guard) Worklist(ctx context.Context) (*contract.Worklist, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
+	// Persons with the same namespaces share the filtered list.
 	for _, f := range g.filtered {
 		if f.from == list && f.namespaces == key {
 			return f.list, nil

@@ -34,6 +34,7 @@ func encode(value any) (encoded, error) {
 
 	sum := sha256.Sum256(plain)
 	out := encoded{plain: plain, etag: `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+	// Compressing a short answer gains nothing.
 	if len(plain) < minGzip {
 		return out, nil
 	}

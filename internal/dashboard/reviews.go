@@ -199,6 +199,7 @@ func (r *Reviews) Allowed(ctx context.Context, right Right) (bool, error) {
 		}
 	}
 
+	// The lock is not held during the request: a slow API server delays nobody else.
 	allowed, err := SelfReview(ctx, r.client, right)
 	if apierrors.IsUnauthorized(err) {
 		return false, err

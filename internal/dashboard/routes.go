@@ -237,6 +237,7 @@ func (s *Server) getWorklist(r *http.Request) (any, error) {
 		return nil, first
 	}
 
+	// A partial answer is not cached, so that a cluster is back as soon as it responds.
 	if len(problems) > 0 {
 		out := mergeWorklists(parts)
 		out.Problems = problems
@@ -276,6 +277,7 @@ func seriesRange(r *http.Request, now time.Time) (SeriesRange, error) {
 		return out, err
 	}
 
+	// Each chart has a fixed number of points, whatever the range.
 	out.Points = defaultPoints
 	if points != nil {
 		out.Points = int(*points)

@@ -108,6 +108,7 @@ func stateOf(rec *analysisv1alpha1.Recommendation) (state contract.State, reason
 	}
 
 	auto := rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto
+	// A rollback or a stop is more urgent than what the conditions say of the number.
 	if progress := rec.Status.Adoption; auto && progress != nil {
 		switch adoption.Phase(progress.Phase) {
 		case adoption.RollingBack, adoption.Held:
@@ -214,6 +215,7 @@ func podSize(info string) *contract.Size {
 		}
 	}
 
+	// A template without requests says nothing about the size.
 	if *out == (contract.Size{}) {
 		return nil
 	}
@@ -261,6 +263,7 @@ func rate(row *contract.Row, evidence []analysisv1alpha1.CalibrationEvidence) {
 		add(40, "Deletes")
 	}
 
+	// One container that missed its target by far is enough.
 	for _, e := range evidence {
 		target, err := strconv.ParseFloat(e.Target, 64)
 		achieved, err2 := strconv.ParseFloat(e.Achieved, 64)

@@ -102,6 +102,7 @@ func New(config Config, listen net.Addr) *Server {
 		},
 	}
 
+	// On one machine, a token that is used once opens the session; in a cluster, persons log in over TLS.
 	if config.Reviews == nil {
 		s.sessions.cookie = "crane-dashboard-" + port
 		s.sessions.oneTime = randomToken()
@@ -211,6 +212,7 @@ func (s *Server) authenticate(r *http.Request) (session, *http.Request, error) {
 		return login, r, nil
 	}
 
+	// A proxy sends the token with each request; otherwise it is that of the login.
 	token, forwarded := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !forwarded {
 		token = login.person.Token
@@ -340,6 +342,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	// The log names who opened a session, never the token.
 	s.config.Audit.Info("login", "user", person.Name)
 	s.sessions.setCookie(w, cookie)
 
@@ -393,6 +396,7 @@ func (s *Server) describe(r *http.Request, login session, ok bool) contract.Sess
 		out.Pages = out.Pages[:3]
 	}
 
+	// Without a session, not even the names of clusters are sent.
 	if !ok {
 		return out
 	}

@@ -46,6 +46,7 @@ func (s *Shared[T]) Get(ctx context.Context) (value *T, at time.Time, stale stri
 		go s.refresh(context.WithoutCancel(ctx), s.pending)
 	}
 
+	// The read goes on after this request has lost its patience; the next one gets its result.
 	pending := s.pending
 	s.mu.Unlock()
 

@@ -32,6 +32,7 @@ func Summarize(list *contract.Worklist) contract.Overview {
 
 	spaces := map[[2]string]*contract.NamespaceSum{}
 	for _, row := range list.Rows {
+		// The other types would count a workload twice.
 		if row.Type == string(analysisv1alpha1.AnalysisTypeResource) {
 			count(&out.Coverage, row)
 			space := spaces[[2]string{row.Cluster, row.Namespace}]
@@ -134,6 +135,7 @@ func attentionOf(row contract.Row) (out contract.Attention, ok bool) {
 		},
 	}
 
+	// The first state that applies names the next step.
 	switch {
 	case row.State == contract.StateRolledBack:
 		out.Severity = "error"

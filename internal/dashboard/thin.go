@@ -23,6 +23,7 @@ func Thin(s series.Series, points int) (out contract.Series, thinned bool) {
 		return out, false
 	}
 
+	// The lowest and the highest value of each bucket keep the peaks that a mean would hide.
 	buckets := max(points/2, 1)
 	for b := range buckets {
 		from := b * n / buckets

@@ -77,6 +77,7 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	out := contract.ActionResult{DryRun: request.DryRun}
+	// Items of a cluster are sent together, and results keep the order of the clusters.
 	var order []string
 	byCluster := map[string][]contract.Item{}
 	for _, item := range request.Items {
@@ -126,6 +127,7 @@ func (s *Server) createRule(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
+	// A failed write is part of the audit log as well.
 	out, err := b.CreateRule(r.Context(), request)
 	if !request.DryRun {
 		s.audit.record(r.Context(), err, "action", "create rule", "cluster", b.Name(), "rule", out.Name)
@@ -174,6 +176,7 @@ func previewRule(ctx context.Context, b Backend, result contract.RuleResult) []c
 		return out
 	}
 
+	// Workloads without a Recommendation are computed, which takes time: only the first few.
 	computed := 0
 	for _, target := range result.Targets {
 		if found[target] || computed == maxPreviews || ctx.Err() != nil {

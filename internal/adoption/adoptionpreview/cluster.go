@@ -80,6 +80,7 @@ func (r Reader) cranedArgs(ctx context.Context) ([]string, error) {
 	for _, container := range list.Items[0].Spec.Template.Spec.Containers {
 		for _, arg := range slices.Concat(container.Command, container.Args) {
 			name, _, valued := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+			// The dry run of craned does not matter for what it would send.
 			if strings.HasPrefix(arg, "-") && strings.HasPrefix(name, adoptionFlagPrefix) && valued && name != adoptionFlagPrefix+"dry-run" {
 				out = append(out, arg)
 			}

@@ -132,6 +132,7 @@ func (v *viewAccess) readScope(ctx context.Context) (*[]string, error) {
 		return nil, err
 	}
 
+	// Without both rights in all namespaces, the pages show the namespace of the context instead of failing.
 	for _, right := range []dashboard.Right{{Verb: "list", Group: analysisv1alpha1.GroupVersion.Group, Resource: "recommendations"}, {Verb: "list", Resource: "pods"}} {
 		allowed, err := dashboard.SelfReview(ctx, clients, right)
 		if err != nil {

@@ -85,6 +85,7 @@ func (v *costView) Cost(ctx context.Context, query dashboard.CostQuery) (contrac
 		return contract.Cost{}, err
 	}
 
+	// A missing usage is left out of the answer: 0 would be a measurement.
 	share := func(s cost.Shares) contract.CostShare {
 		out := contract.CostShare{RequestPerMonth: s.Request.Total().PerMonth(), MaxPerMonth: s.Max.Total().PerMonth()}
 		if found.WithUsage {
@@ -161,6 +162,7 @@ func nodeCosts(r *allocation.Report, byPool bool) []contract.CostRow {
 			rows = append(rows, contract.CostRow{Name: name})
 		}
 
+		// A node costs its price; what its pods pay is the price without the idle part.
 		row := &rows[i]
 		row.Pods += n.Pods
 		price := n.Cost.Total().PerMonth()

@@ -89,6 +89,7 @@ func (v *autoscalingView) Forecast(ctx context.Context, namespace, name string) 
 		return out, nil
 	}
 
+	// The published forecast is shown even if its history cannot be read; a note gives the reason.
 	source, problem := v.history.openHistory(ctx)
 	if problem == nil {
 		out.Source += ", " + v.history.server().Name()
@@ -166,6 +167,7 @@ func (f *forecastReader) read(ctx context.Context, spec *predictionv1alpha1.Pred
 		published = publishedForecast(status)
 	}
 
+	// The reason why the HPA ignores a forecast is part of the answer.
 	_, rejected := scalingmetric.ActionableForecast(f.prediction, spec.ResourceIdentifier, f.now)
 	out.Used = rejected == nil
 	if rejected != nil {
@@ -262,7 +264,7 @@ func (f *forecastReader) history(ctx context.Context, spec *predictionv1alpha1.P
 
 	case spec.ExpressionQuery == nil:
 		return out, "value", "", nil
-	case f.view.Access.Fixed != nil && !person.Cluster:
+	case f.view.Access.Fixed != nil && !person.Cluster: // A free query can read any namespace.
 		return out, "value", "", dashboard.NewResponseError(http.StatusForbidden, contract.ReasonForbidden, "the history of "+spec.ResourceIdentifier+" is a free query, which needs the right to list all nodes and pods", "")
 	default:
 		unit = "value"
@@ -401,6 +403,7 @@ func highestReplicas(all []contract.Series) []contract.Series {
 			continue
 		}
 
+		// Series of several metrics may begin at different times: their points are matched by time.
 		at := map[int64]int{}
 		for k, t := range out[i].T {
 			at[t] = k

@@ -72,6 +72,7 @@ func (v *clusterHistory) compute(ctx context.Context, target contract.Target) (*
 		Output:          io.Discard,
 	}
 
+	// The page of a workload shows replays, which are too slow for the whole worklist.
 	if target.Name != "" {
 		if target.Namespace != "" {
 			c.Namespaces = []string{target.Namespace}

@@ -61,6 +61,7 @@ func (v *ruleView) readRules(ctx context.Context) (*contract.RuleList, error) {
 
 	for i := range list.Items {
 		rule := &list.Items[i]
+		// The YAML is what a user would write: without status and managed fields.
 		rule.ManagedFields = nil
 		text, err := yaml.Marshal(map[string]any{
 			"apiVersion": analysisv1alpha1.GroupVersion.String(), "kind": "RecommendationRule", "metadata": map[string]any{"name": rule.Name}, "spec": rule.Spec,
@@ -158,6 +159,7 @@ func (v *autoscalingView) readAutoscalers(ctx context.Context) (*contract.Autosc
 		return nil, err
 	}
 
+	// The scope is one empty name for all namespaces, or each namespace that the user may list.
 	for _, namespace := range scope {
 		var horizontal autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
 		if err := c.List(ctx, &horizontal, client.InNamespace(namespace)); err != nil {
@@ -200,6 +202,7 @@ func verticalOf(cluster string, o *autoscalingv1alpha1.EffectiveVerticalPodAutos
 		autoscaler.UpdateMode = string(*o.Spec.UpdatePolicy.UpdateMode)
 	}
 
+	// A decision without a request keeps the present one.
 	for _, d := range o.Status.Decisions {
 		decision := contract.VerticalDecision{
 			Container: d.ContainerName,
@@ -258,6 +261,7 @@ func horizontalOf(cluster string, o *autoscalingv1alpha1.EffectiveHorizontalPodA
 			Message:  p.Message,
 		}
 
+		// Proposals have no kind of their own: their names tell forecasts and schedules from measured metrics.
 		switch {
 		case strings.HasPrefix(p.Name, "prediction of "):
 			proposal.Kind = "forecast"

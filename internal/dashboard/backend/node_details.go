@@ -65,6 +65,7 @@ func (d nodeDetails) readZones(ctx context.Context) {
 				continue
 			}
 
+			// Cores are counted up from the pods, which are read afterwards.
 			allocated := int64(0)
 			n.Zones = append(n.Zones, contract.Zone{
 				Name:              z.Name,
@@ -161,6 +162,7 @@ func (d nodeDetails) readEvents(ctx context.Context) {
 			continue
 		}
 
+		// Events of the newer API have no LastTimestamp.
 		at := e.LastTimestamp.Time
 		if at.IsZero() {
 			at = e.EventTime.Time

@@ -66,6 +66,7 @@ func (v *nodeView) readNodes(ctx context.Context) (*contract.NodeList, error) {
 	}
 
 	details := nodeDetails{v.CranedNamespace, c, out, index}
+	// Zones first: the pods that follow are added to them.
 	details.readZones(ctx)
 
 	if err := lister.EachPod(ctx, nil, func(object *corev1.Pod, p workload.Pod, _ bool) error {
@@ -114,6 +115,7 @@ func nodeOf(n *corev1.Node, now time.Time) contract.Node {
 	}
 
 	for key, text := range n.Annotations {
+		// Other annotations of a node are not loads.
 		if !strings.Contains(key, "_usage_") {
 			continue
 		}

@@ -71,6 +71,7 @@ func (v *overviewView) Overview(ctx context.Context, list *contract.Worklist) (c
 // user; what cannot be read is missing, with the reason.
 func (v *overviewView) addRecords(ctx context.Context, out *contract.Overview) {
 	c, err := v.Personal.ObjectClient()
+	// Without a cluster nothing is missing: the dashboard reads Prometheus alone.
 	if errors.Is(err, clusteraccess.ErrNoKubeconfig) {
 		return
 	}
@@ -121,6 +122,7 @@ func addTrend(out *contract.Overview, record *savings.Record) {
 
 				promised = promised + d.Promised
 				realised = realised + d.Realised
+				// A day that was observed in part counts as if all its hours were like those.
 				rate := func(amount float64) *float64 { v := amount / d.Hours * cost.HoursPerMonth; return &v }
 				out.Trend = append(out.Trend, contract.TrendPoint{
 					At:                  first.AddDate(0, 0, day-1).Unix(),

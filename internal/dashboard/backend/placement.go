@@ -95,6 +95,7 @@ func attemptOf(e *nodeload.Explanation) contract.PlacementAttempt {
 		Nodes:       []contract.PlacementNode{},
 	}
 
+	// A large cluster has more nodes than a page shows; NodeCount has them all.
 	for i := range e.Nodes[:min(len(e.Nodes), maxPlacementNodes)] {
 		n := &e.Nodes[i]
 		out.Nodes = append(out.Nodes, contract.PlacementNode{

@@ -75,6 +75,7 @@ func (v *worklistView) readObjects(ctx context.Context) (*contract.Worklist, err
 	var list analysisv1alpha1.RecommendationList
 	for _, namespace := range scope {
 		for more := true; more; more = list.Continue != "" {
+			// A fresh list for each page frees the objects of the one before.
 			token := list.Continue
 			list = analysisv1alpha1.RecommendationList{}
 
@@ -187,6 +188,7 @@ func rowOf(cluster string, r *sizereport.Report, it *sizereport.Item) contract.R
 		recommend.Ready: contract.StateReady, recommend.Clear: contract.StateClear, recommend.Learning: contract.StateLearning,
 		recommend.NoData: contract.StateNoData, recommend.Refused: contract.StateRefused,
 	}[it.Plan.State]
+	// A recommendation that changes nothing needs no attention.
 	if row.State == contract.StateReady && it.Plan.Action == recommend.NoAction {
 		row.State = contract.StateClear
 	}

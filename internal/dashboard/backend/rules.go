@@ -62,6 +62,7 @@ func (v *ruleView) CreateRule(ctx context.Context, request contract.RuleRequest)
 		out.Recommenders = append(out.Recommenders, r.Name)
 	}
 
+	// Warnings of the API server are shown beside the result.
 	warnings := &warningList{}
 	c, err := v.Personal.ObjectClientWith(func(config *rest.Config) { config.WarningHandlerWithContext = warnings })
 	if err != nil {
@@ -148,6 +149,7 @@ func (v *ruleView) selectTargets(ctx context.Context, mapper meta.RESTMapper, sp
 					Kind:      w.Kind,
 					Name:      w.Name,
 				}
+				// Selectors may overlap. Objects that are owned are sized by their owner.
 				if seen[target] || w.Deleting || w.Owned {
 					return nil
 				}

@@ -114,6 +114,7 @@ func (v *seriesView) Series(ctx context.Context, target contract.Target, timeRan
 	}
 
 	out.Source = v.history.server().Name()
+	// Each query is cached on its own, so that viewers of overlapping pages share them.
 	for _, template := range seriesTemplates() {
 		query, err := template.query(source, target)
 		if err != nil {
@@ -267,6 +268,7 @@ func (v *seriesView) marks(ctx context.Context, target contract.Target, timeRang
 		return out, fmt.Errorf("listing Events: %w", err)
 	}
 
+	// Other events of the workload do not explain a change of its usage.
 	kinds := map[string]string{
 		"AdoptionStep": "resize", "AdoptionRaised": "resize", "AdoptionReacted": "resize", "AdoptionRolledBack": "rollback",
 		"AdoptionStopped": "adoption", "AdoptionWithdrawn": "adoption", "AdoptionTemplate": "rollout",

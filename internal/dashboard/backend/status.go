@@ -102,6 +102,7 @@ func (v *statusView) describeRights(ctx context.Context, out *contract.Cluster) 
 		}
 	}
 
+	// Totals of some namespaces would look like those of the cluster.
 	if scope[0] != "" {
 		out.Rights.Namespaces = scope
 		out.Rights.ClusterTotals = false
@@ -137,6 +138,7 @@ func (v *statusView) Health(ctx context.Context) (contract.Health, error) {
 		})
 	}
 
+	// The server's own check says how old the shared worklist is.
 	_, at, stale, err := v.worklist.objects.Get(ctx)
 	switch {
 	case err != nil:

@@ -43,6 +43,7 @@ func (v *workloadView) Workload(ctx context.Context, target contract.Target) (co
 	}
 
 	list, err := v.worklist.Worklist(ctx)
+	// A workload may be known from its Recommendation alone or from its history alone; only without both it is an error.
 	listFailure := err
 
 	if err == nil {
@@ -88,6 +89,7 @@ func (v *workloadView) addHistory(out *contract.WorkloadDetail, r *sizereport.Re
 	out.Policy = it.Input.Policy.Name
 	out.PolicyReason = it.Input.PolicyWhy
 	out.Currency = currencyOf(r, v.Prices)
+	// The Recommendation wins over a row that is computed here with other settings.
 	if len(out.Rows) == 0 {
 		out.Rows = append(out.Rows, rowOf(v.ClusterName, r, it))
 		out.Origin = originOf(r)
@@ -114,6 +116,7 @@ func containerDetail(r *sizereport.Report, it *sizereport.Item, i int) contract.
 	c, _ := it.Workload.Container(rec.Container)
 	out := contract.ContainerDetail{Name: rec.Container, Role: string(c.Role)}
 
+	// Replays, savings and usage exist only if the report has computed them.
 	var evidence rightsize.Evidence
 	if i < len(it.Evidence) {
 		evidence = it.Evidence[i]
@@ -198,6 +201,7 @@ func resourceDetail(rec rightsize.Recommendation, kind metrics.UsageKind, usage 
 		Max:     usage.Max,
 	}
 
+	// Steps explain how the number came about, in the order in which they were taken.
 	out.Steps = []contract.Step{}
 	for _, s := range sizing.Steps {
 		out.Steps = append(out.Steps, contract.Step{
@@ -248,6 +252,7 @@ func replayOf(r rightsize.Replay, price float64) *contract.Replay {
 	}
 
 	for _, o := range r.Outcomes {
+		// JSON has no infinity: a policy without a finite request is left out.
 		if !finite(float64(o.Slack), float64(o.Violation), float64(o.Overrun), o.Request, o.Changes) {
 			continue
 		}
@@ -385,6 +390,7 @@ func (v *workloadView) WhatIf(ctx context.Context, target contract.Target, conta
 		changed.Savings = append(changed.Savings, changed.Plan.ContainerSaving(c, it.Saving.Price, it.Workload.Replicas, sizereport.RunsToCompletion(it.Workload.Ref)))
 	}
 
+	// Without prices there is no saving to compare with.
 	if len(it.Savings) == 0 {
 		changed.Savings = nil
 		changed.Saving = cost.Saving{}

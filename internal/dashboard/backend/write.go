@@ -60,6 +60,7 @@ func (v *actionView) Act(ctx context.Context, action string, dryRun bool, items 
 			result.Error = &failure
 		}
 
+		// The result of each item is separate: one failure does not stop the others.
 		result.OK = result.Error == nil
 		out = append(out, result)
 	}
@@ -163,6 +164,7 @@ func (v *actionView) previewAdoption(ctx context.Context, c client.Client, rec *
 		return err
 	}
 
+	// What the preview could not read is a remark of this item.
 	for line := range bytes.Lines(notes.Bytes()) {
 		result.Remarks = append(result.Remarks, string(bytes.TrimSpace(line)))
 	}
@@ -235,6 +237,7 @@ func (v *actionView) Export(ctx context.Context, format string, items []contract
 		return nil, "", fmt.Errorf("exporting %s: %w", format, err)
 	}
 
+	// Skipped workloads become comments at the top of the file.
 	var content []byte
 	for line := range bytes.Lines(notes.Bytes()) {
 		content = append(append(content, "# "...), line...)
@@ -252,6 +255,7 @@ func rowsCSV(rows []contract.Row, currency string) ([]byte, error) {
 		"memory_recommended_bytes", "replicas_now", "replicas_recommended", "saving_per_month", "currency", "risk", "rule", "recommendation",
 	}}
 
+	// Unknown amounts are empty cells, not 0.
 	number := func(s *contract.Size, field func(*contract.Size) *int64) string {
 		if s == nil || field(s) == nil {
 			return ""

@@ -45,6 +45,7 @@ func (r *statusReport) addReadiness(name string, counts readiness, text, advice 
 		detail = fmt.Sprintf("%d of %d ready; %s", counts[""], total, strings.Join(reasons, ", "))
 	}
 
+	// Advice means that somebody has to act, even if most objects are ready.
 	state := OK
 	if counts[""] == 0 || advice != "" {
 		state = Warn

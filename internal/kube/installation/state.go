@@ -65,6 +65,7 @@ func Read(ctx context.Context, c client.Reader, now time.Time) ([]Check, error) 
 			return r.addObjects(ctx, "vertical autoscalers", &autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList{})
 		}},
 	} {
+		// The other lines are worth reading without a right or a kind that is missing.
 		err := read.add(ctx)
 		switch {
 		case apierrors.IsForbidden(err):
@@ -123,6 +124,7 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 		r.add("leader", Warn, "no craned runs, in the cluster or outside: nothing is processed", "")
 	}
 
+	// A component may run outside the cluster, where it has no workload but other traces.
 	for _, name := range components() {
 		if found[name] || name == "craned" && leader != "" {
 			continue

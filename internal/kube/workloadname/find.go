@@ -129,6 +129,7 @@ func Find(ctx context.Context, c client.Client, defaultNamespace, name string) (
 		return workload.Workload{}, usererror.Invalid(fmt.Errorf("%s is the name of several workloads: use one of %s", name, List(found)))
 	}
 
+	// A wrong namespace is the better explanation only if no workload has a similar name.
 	hint := suggestWorkload(name, all)
 	if hint == "" && namespace != "" {
 		if missing := MissingNamespace(ctx, c, namespace); missing != nil {

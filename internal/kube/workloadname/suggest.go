@@ -23,6 +23,7 @@ func DidYouMean(name string, candidates []string) string {
 	var near []ranked
 	for _, candidate := range candidates {
 		distance := editDistance(strings.ToLower(name), strings.ToLower(candidate))
+		// Short names resemble too many: a part counts from three letters on.
 		contained := len(name) >= 3 && strings.Contains(strings.ToLower(candidate), strings.ToLower(name))
 		if distance == 0 || distance > max(1, len(name)/3) && !contained {
 			continue
@@ -59,6 +60,7 @@ func editDistance(a, b string) int {
 		rows[0][j] = j
 	}
 
+	// rows[i][j] is the distance of the first i letters of a and the first j letters of b.
 	for i := 1; i <= len(from); i++ {
 		for j := 1; j <= len(to); j++ {
 			replace := rows[i-1][j-1]

@@ -99,6 +99,7 @@ func (s *State) Constraints(ctx context.Context) (workload.Constraints, error) {
 	case ctx.Err() != nil:
 		return out, err
 
+	// What the person may not read is not read from Prometheus, which knows no persons.
 	case s.Access.Personal():
 		s.Note(fmt.Sprintf("Warning: %v; recommendations may exceed the largest node and ignore autoscalers", err))
 		s.Sources.Nodes = sourceNone
@@ -146,6 +147,7 @@ func (s *State) metricConstraints(ctx context.Context) (workload.Constraints, er
 		return out, err
 	}
 
+	// An unknown largest node bounds no recommendation, which users have to know.
 	if out.MaxCPU == 0 || out.MaxMemory == 0 {
 		s.Sources.Missing = append(s.Sources.Missing, "kube_node_status_allocatable: the largest node is unknown, so a recommendation may exceed it")
 	} else {
@@ -178,6 +180,7 @@ func (s *State) Cluster(ctx context.Context, keys []string) (workload.Cluster, e
 	}
 
 	s.Sources.Nodes = SourceMetrics
+	// kube-state-metrics may export pods without nodes.
 	if len(out.Nodes) == 0 {
 		s.Sources.Nodes = sourceNone
 	}

@@ -80,6 +80,7 @@ func (s *Server) Discover(ctx context.Context, k *clusteraccess.Access, note fun
 		return err
 	}
 
+	// A service that the user names is used without looking at the others.
 	if s.Service != "" {
 		choice, err := discover.ParseServiceAddress(s.Service)
 		if err != nil {
@@ -118,6 +119,7 @@ func (s *Server) selectCandidate(ctx context.Context, host string, finder *disco
 			continue
 		}
 
+		// Rejected services are printed only once another one is used; without one they are part of the error.
 		for _, a := range attempts {
 			note(fmt.Sprintf("%s is not used: %s", a.Service, a.Reason))
 		}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
 )
 
 // CacheConfig configure the cache of finished days of history.

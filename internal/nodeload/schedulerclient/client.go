@@ -80,6 +80,7 @@ func (c Client) Explanations(ctx context.Context, namespace, name string) ([]nod
 		return nil, fmt.Errorf("%w: set the address with --scheduler", ErrNoScheduler)
 	}
 
+	// Only the leader has records, and no label shows which pod it is.
 	var errs []error
 	for i := range pods.Items {
 		found, err := c.fetchFromPod(ctx, client, config, &pods.Items[i], pod)

@@ -59,6 +59,7 @@ func (a *Allocator) Allocate(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 
+	// Costs by request need no history.
 	if source == nil {
 		cluster, err := a.Kubernetes.ListCluster(ctx, nil)
 		if errors.Is(err, clusteraccess.ErrNoKubeconfig) {

@@ -80,6 +80,7 @@ func Patches(r *sizereport.Report, helmValues bool) (patches []patch, skipped []
 		if p.custom = isCustom(it.Workload.Ref); p.custom {
 			path, reason = podSpecPath(it.Template, it.Workload.Ref)
 		}
+		// Values name containers and need no path.
 		if helmValues && p.custom {
 			reason = ""
 		}

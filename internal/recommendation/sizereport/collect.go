@@ -134,6 +134,7 @@ func (c *Collector) collectFromPrometheus(ctx context.Context) (*Report, error) 
 
 	usage.SetConstraints(limits)
 	out := c.NewReport(now)
+	// Replays take much longer than the recommendations, so the progress names them.
 	action := "computing"
 	if out.WithReplays {
 		action = "computing and replaying"

@@ -100,6 +100,7 @@ func recommendationSources(ctx context.Context, c client.Reader, target workload
 		return r.Spec.TargetRef.Kind != target.Kind || r.Spec.TargetRef.Name != target.Name
 	})
 
+	// Which Recommendation is active depends on those that an autoscaler owns.
 	owned, err := targetsnapshot.AutoscalerOwned(ctx, c, list.Items)
 	if err != nil {
 		return nil, fmt.Errorf("reading the owners of recommendations: %w", err)
@@ -147,6 +148,7 @@ func recommendationActs(rec, active *analysisv1alpha1.Recommendation) (bool, str
 		return nil
 	}
 
+	// The first reason that applies is the one to remove first.
 	switch {
 	case isFalse(analysisv1alpha1.ConditionReady) != nil:
 		return false, explainCondition(isFalse(analysisv1alpha1.ConditionReady))
@@ -194,6 +196,7 @@ func verticalSources(ctx context.Context, c client.Reader, target workload.Workl
 			source.Why = explainCondition(applied)
 		}
 
+		// The estimators say where the number is from, the conditions whether it is applied.
 		if basis := estimatorsOf(evpa); basis != "" {
 			source.Why += "; sized by its estimators " + basis
 		}
@@ -235,6 +238,7 @@ func aheadSources(ctx context.Context, c client.Reader, target workload.Workload
 		}
 
 		source := Source{Source: effectiveHPAKind + " " + ehpa.Name, Why: notEvaluatedYet}
+		// The number of replicas is unknown until craned has evaluated the autoscaler.
 		if ehpa.Status.ExpectReplicas != nil {
 			source.Replicas = fmt.Sprint(*ehpa.Status.ExpectReplicas)
 		}
@@ -272,6 +276,7 @@ func horizontalSources(ctx context.Context, c client.Reader, target workload.Wor
 		var why strings.Builder
 		fmt.Fprintf(&why, "sets replicas within %d and %d", max(1, valueOrZero(hpa.Spec.MinReplicas)), hpa.Spec.MaxReplicas)
 
+		// A target of utilization depends on the request, which is why Crane does not change that alone.
 		for _, m := range hpa.Spec.Metrics {
 			if m.Resource != nil && m.Resource.Target.AverageUtilization != nil {
 				fmt.Fprintf(&why, ", at %d %% of the %s request", *m.Resource.Target.AverageUtilization, m.Resource.Name)
