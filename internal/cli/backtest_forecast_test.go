@@ -43,18 +43,18 @@ func TestBacktestForecastJSON(t *testing.T) {
 	for i, algorithm := range want {
 		s := report.Series[i]
 		if s["algorithm"] != algorithm || s["name"] != "web" || s["origins"] != 3.0 || report.Mean[i]["algorithm"] != algorithm {
-			t.Errorf("row %d: %v", i, s)
+			t.Errorf("row %d = %v, want series web by %s with 3 origins", i, s, algorithm)
 		}
 
 		for _, field := range []string{"issued", "wape", "pinball", "coverage", "skill", "fitMillis"} {
 			if _, ok := s[field]; !ok {
-				t.Errorf("%s lacks %s", algorithm, field)
+				t.Errorf("the row of %s lacks %s, want all fields", algorithm, field)
 			}
 		}
 	}
 
 	if !strings.Contains(warnings, "skipping young") {
-		t.Errorf("warnings %q", warnings)
+		t.Errorf("backtest forecast warned %q, want a line on the skipped series young", warnings)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestSkillOfForecastAndBacktest(t *testing.T) {
 	f := forecasted.Series[0]
 	b := replayed.Series[0]
 	if f.Skill == nil || math.Abs(*f.Skill-b.Skill) > 0.05 || float64(f.Origins) != b.Origins {
-		t.Errorf("forecast: skill %v of %d origins, backtest: %.2f of %v", f.Skill, f.Origins, b.Skill, b.Origins)
+		t.Errorf("forecast has skill %v of %d origins, want those of the backtest: %.2f of %v", f.Skill, f.Origins, b.Skill, b.Origins)
 	}
 }
 
@@ -116,11 +116,11 @@ func TestBacktestForecastErrors(t *testing.T) {
 		_, _, err := runBacktestForecast(t, c.args...)
 		var coded *exitError
 		if !errors.As(err, &coded) || coded.code != c.code || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: error %v, want %q with exit code %d", name, err, c.want, c.code)
 		}
 	}
 
 	if _, _, err := runBacktestForecast(t, dir+"/absent.csv"); err == nil {
-		t.Error("no error for a missing file")
+		t.Error("backtest of a missing file: no error, want one")
 	}
 }

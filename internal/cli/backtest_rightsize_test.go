@@ -63,10 +63,10 @@ func TestBacktestRightsizeJSON(t *testing.T) {
 	}
 
 	if len(report.Series) != 2 || len(report.Mean) != 2 || report.Series[0].Name != "web" || report.Mean[1].Policy != "vpa" {
-		t.Errorf("%+v", report)
+		t.Errorf("report = %+v, want the series web and the means of 2 policies, vpa second", report)
 	}
 	if !strings.Contains(out, `"oomDays": null`) {
-		t.Error("oomDays of CPU is not null")
+		t.Error("oomDays of CPU is a number, want null")
 	}
 
 	for _, want := range []string{"notes.csv", "skipping series young: too short"} {
@@ -93,7 +93,7 @@ func TestBacktestRightsizeAllPolicies(t *testing.T) {
 	for i, s := range report["series"] {
 		fields := slices.Sorted(maps.Keys(s))
 		if !slices.Equal(fields, []string{"changes", "cost", "longestAbove", "minutesAbove", "name", "oomDays", "overrun", "policy", "slack", "violation"}) {
-			t.Errorf("a score has the fields %v", fields)
+			t.Errorf("a score has the fields %v, want the documented ones", fields)
 		}
 		if report["mean"][i]["policy"] != s["policy"] {
 			t.Errorf("mean %d: policy %v, want %v", i, report["mean"][i]["policy"], s["policy"])
@@ -123,21 +123,21 @@ func TestBacktestRightsizePolicyFile(t *testing.T) {
 
 	out, _, err := runBacktest(t, "--policy", file, series)
 	if err != nil || !strings.Contains(out, "crane-mine") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("backtest with a policy file: %v, want a row of crane-mine in\n%s", err, out)
 	}
 	if err := os.WriteFile(file, []byte(policy+"  margn: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
 	if _, _, err := runBacktest(t, "--policy", file, series); err == nil || !strings.Contains(err.Error(), "cpu.margn") {
-		t.Errorf("a policy with an unknown field: %v", err)
+		t.Errorf("a policy with an unknown field: error %v, want one that names cpu.margn", err)
 	}
 }
 
 func TestBacktestRightsizeGenerated(t *testing.T) {
 	out, _, err := runBacktest(t, "--resource", "memory", "--generated", "3", "--days", "9", "--policy", "krr-p95", "-o", "json")
 	if err != nil || strings.Contains(out, `"oomDays": null`) {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("backtest of memory: %v, want numbers of OOM days in\n%s", err, out)
 	}
 }
 
@@ -210,11 +210,11 @@ func TestBacktestTarget(t *testing.T) {
 		}
 
 		if cost["0.02"] >= cost["0.0025"] {
-			t.Errorf("%s: cost %v", policy, cost)
+			t.Errorf("%s: cost %v, want less for a looser target", policy, cost)
 		}
 	}
 
 	if _, _, err := runBacktest(t, "--target", "0.001", file); err == nil || !strings.Contains(err.Error(), "--target") {
-		t.Errorf("a target of 0.1 %%: %v", err)
+		t.Errorf("a target of 0.1 %%: error %v, want one that names --target", err)
 	}
 }

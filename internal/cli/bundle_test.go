@@ -67,13 +67,13 @@ func TestBundle(t *testing.T) {
 	}
 
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the bundle has mode %v, %v", info.Mode(), err)
+		t.Errorf("the bundle has mode %v, error %v, want 0600", info.Mode(), err)
 	}
 
 	files := readBundle(t, path)
 	for name, content := range files {
 		if strings.Contains(content, plantedSecret) {
-			t.Errorf("%s has a secret:\n%s", name, content)
+			t.Errorf("%s has a secret, want it redacted:\n%s", name, content)
 		}
 	}
 
@@ -87,7 +87,7 @@ func TestBundle(t *testing.T) {
 	}
 
 	if err := writeBundle(t.Context(), Streams{Out: &out}, b, path); !errors.Is(err, os.ErrExist) {
-		t.Errorf("an existing file: %v", err)
+		t.Errorf("writeBundle over an existing file = %v, want ErrExist", err)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestBundleWithoutRights(t *testing.T) {
 
 	last := b.files[len(b.files)-1]
 	if last.name != "errors.txt" || !strings.Contains(string(last.content), "log of craned-0: forbidden") {
-		t.Errorf("%s: %s", last.name, last.content)
+		t.Errorf("the last file is %s with %s, want errors.txt with the forbidden log", last.name, last.content)
 	}
 }
 

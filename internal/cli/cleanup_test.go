@@ -49,13 +49,13 @@ func TestCleanupNode(t *testing.T) {
 
 	const want = "a --cleanup --host-root=/host --state-dir=/host/var/lib/crane-agent"
 	if len(ran) != 2 || ran[0] != want || !strings.HasPrefix(out.String(), "a: ") || strings.Count(out.String(), "a: CPU quotas that gocrane's agent left may still be there") != 1 {
-		t.Errorf("%q, printed %q", ran, out.String())
+		t.Errorf("ran %q and printed %q, want 2 pods, the first as %q, and a note on node a", ran, out.String(), want)
 	}
 	if left, err := clients.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{}); err != nil || len(left.Items) != 0 {
-		t.Errorf("left: %v, %v", left.Items, err)
+		t.Errorf("pods after the cleanup: %v, error %v, want none", left.Items, err)
 	}
 	if err := c.run(t.Context(), []string{"c"}); err == nil || !strings.Contains(err.Error(), "node c does not exist") || len(ran) != 2 {
-		t.Errorf("%v, %q", err, ran)
+		t.Errorf("run(c) = %v with %q, want an error that node c does not exist and no further pod", err, ran)
 	}
 
 	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: agentName, Namespace: "crane-system"}}
@@ -64,6 +64,6 @@ func TestCleanupNode(t *testing.T) {
 	}
 
 	if err := c.run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "remove it first") || len(ran) != 2 {
-		t.Errorf("beside running agents: %v, %q", err, ran)
+		t.Errorf("run beside running agents = %v with %q, want an error to remove them first and no pod", err, ran)
 	}
 }

@@ -62,7 +62,7 @@ func fixtureSeriesDir(t *testing.T) string {
 func TestRecommendFromFiles(t *testing.T) {
 	code, out, errOut := runCrane(t, "recommend", "--from", fixtureSeriesDir(t), "-o", "json")
 	if code != exitOK {
-		t.Fatalf("exit %d: %s", code, errOut)
+		t.Fatalf("recommend --from: exit %d, want %d: %s", code, exitOK, errOut)
 	}
 
 	if n := strings.Count(errOut, "\n"); n != 1 || !strings.Contains(errOut, "notes.txt") {
@@ -75,23 +75,23 @@ func TestRecommendFromFiles(t *testing.T) {
 	}
 
 	if r.Schema != jsonSchema || len(r.Workloads) != 2 || r.Workloads[0].Name != "steady" || r.Workloads[1].Name != "young" {
-		t.Fatalf("%s", out)
+		t.Fatalf("recommend --from printed %s\nwant the workloads steady and young", out)
 	}
 
 	steady := r.Workloads[0].Containers[0]
 	if steady.Memory != nil || steady.CPU == nil || steady.CPU.Recommended == nil {
-		t.Fatalf("%s", out)
+		t.Fatalf("recommend --from printed %s\nwant a recommendation of CPU alone for steady", out)
 	}
 
 	// 0.5 cores plus margin.
 	if v := steady.CPU.Recommended.Request.Value; v < 0.5 || v > 0.65 {
-		t.Errorf("recommendation for a constant usage of 0.5 cores: %v", v)
+		t.Errorf("recommendation for a constant usage of 0.5 cores is %v, want 0.5 to 0.65", v)
 	}
 	if len(steady.CPU.Reasons) == 0 || steady.CPU.Evidence.Samples != 8*24*12 {
-		t.Errorf("reasons and evidence: %+v", steady.CPU)
+		t.Errorf("steady has %+v, want reasons and %d samples", steady.CPU, 8*24*12)
 	}
 	if young := r.Workloads[1]; young.State != "Learning" || young.Containers[0].CPU.Recommended != nil {
-		t.Errorf("recommendation from one day of history: %+v", young)
+		t.Errorf("recommendation from one day of history = %+v, want Learning without a number", young)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestRecommendFromFiles(t *testing.T) {
 func TestShorterHistory(t *testing.T) {
 	code, out, errOut := runCrane(t, "recommend", "--from", fixtureSeriesDir(t), "-o", "json", "--history", "1d")
 	if code != exitOK || strings.Contains(out, `"Learning"`) {
-		t.Errorf("exit %d, %s\n%s", code, errOut, out)
+		t.Errorf("recommend --history 1d: exit %d, %s, want no workload to be learning:\n%s", code, errOut, out)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestRecommendFromTraces(t *testing.T) {
 
 	code, out, errOut := runCrane(t, "recommend", "--from", dir, "-o", "json")
 	if code != exitOK {
-		t.Fatalf("exit %d: %s", code, errOut)
+		t.Fatalf("recommend of the traces: exit %d, want %d: %s", code, exitOK, errOut)
 	}
 
 	var r jsonReport
@@ -204,16 +204,16 @@ func TestUnusablePrometheus(t *testing.T) {
 
 func TestVersionAndPlugin(t *testing.T) {
 	if code, out, _ := runCrane(t, "version"); code != exitOK || !strings.HasPrefix(out, "crane ") {
-		t.Errorf("version: exit %d, %q", code, out)
+		t.Errorf("version: exit %d with %q, want %d with a line that begins with crane", code, out, exitOK)
 	}
 
 	var out bytes.Buffer
 	if code := Main([]string{"/usr/local/bin/kubectl-crane", "recommend", "--help"}, strings.NewReader(""), &out, &out); code != exitOK {
-		t.Fatalf("exit %d: %s", code, out.String())
+		t.Fatalf("recommend --help: exit %d, want %d: %s", code, exitOK, out.String())
 	}
 
 	if !strings.Contains(out.String(), "kubectl crane recommend [flags]") {
-		t.Errorf("the help text does not use the plugin name:\n%s", out.String())
+		t.Errorf("help of the plugin lacks its name, want kubectl crane recommend in\n%s", out.String())
 	}
 }
 
@@ -267,6 +267,6 @@ func TestMissingRequired(t *testing.T) {
 		t.Errorf("CPU only: missing %v, none %t; want memory missing and none false", missing, none)
 	}
 	if missing, none := historyserver.MissingRequired(metrics.SourceReport{Metrics: []metrics.MetricPresence{cpu, memory}}); len(missing) != 2 || !none {
-		t.Errorf("no metrics: missing %v, none %t", missing, none)
+		t.Errorf("MissingRequired without metrics = %v, none %t, want both metrics and true", missing, none)
 	}
 }

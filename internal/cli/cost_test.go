@@ -110,7 +110,7 @@ func TestCostJSON(t *testing.T) {
 
 	for _, absent := range []string{"byUse", "byMax", "window", "podsWithoutUse"} {
 		if strings.Contains(b.String(), absent) {
-			t.Errorf("%s in an output without usage:\n%s", absent, b.String())
+			t.Errorf("the output without usage has %s, want none:\n%s", absent, b.String())
 		}
 	}
 }
@@ -153,17 +153,17 @@ func TestCostOfNamespaces(t *testing.T) {
 	}
 
 	if whole := report(); len(out.Workloads) != 1 || out.Workloads[0].Name != "web" || len(out.Namespaces) != 1 || out.Cluster.Workloads.ByRequest != splitJSON(whole.Used.Cost.Request) {
-		t.Errorf("%+v", out)
+		t.Errorf("JSON of namespace shop = %+v, want workload web alone and the totals of the cluster", out)
 	}
 
 	both := report()
 	if err := both.selectNamespaces([]string{"shop", "data"}); err != nil || len(both.Workloads) != 2 || *both.selected != both.Used {
-		t.Errorf("%v, %+v", err, both.selected)
+		t.Errorf("selectNamespaces(shop, data) = %v with the sum %+v, want all workloads", err, both.selected)
 	}
 
 	exit, ok := errors.AsType[*exitError](report().selectNamespaces([]string{"shp"}))
 	if !ok || exit.code != exitNoResult || !strings.Contains(exit.Error(), "namespace shp has no pod on a node; did you mean shop?") {
-		t.Errorf("error %v", exit)
+		t.Errorf("selectNamespaces(shp) = %v, want exit code %d and the suggestion shop", exit, exitNoResult)
 	}
 }
 
@@ -244,14 +244,14 @@ func TestSavings(t *testing.T) {
 		t.Errorf("web: %+v, want %v a month", web, monthly)
 	}
 	if young.Monthly != 0 || len(young.NotCounted) != 2 || young.PricedFrom != string(cost.FromClusterMean) {
-		t.Errorf("young: %+v", young)
+		t.Errorf("saving of the young workload = %+v, want 0, both resources not counted, at mean prices", young)
 	}
 	if len(out.Namespaces) != 1 || out.Namespaces[0].Saving.Monthly != web.Monthly || out.Totals.Saving.Monthly != web.Monthly || out.Prices.Currency != "EUR" {
-		t.Errorf("namespaces %+v, totals %+v, prices %+v", out.Namespaces, out.Totals.Saving, out.Prices)
+		t.Errorf("namespaces %+v, totals %+v, prices %+v, want the saving of web in EUR", out.Namespaces, out.Totals.Saving, out.Prices)
 	}
 
 	if text := strings.Join(web.NotCounted, ";"); text != "cpu of app: no request today" {
-		t.Errorf("not counted: %s", text)
+		t.Errorf("web does not count %q, want the CPU of app alone", text)
 	}
 }
 

@@ -88,7 +88,7 @@ func TestBrowserArgumentsHaveNoToken(t *testing.T) {
 
 	cancel()
 	if err := <-done; err != nil {
-		t.Errorf("crane dashboard ended with %v", err)
+		t.Errorf("crane dashboard ended with %v, want no error", err)
 	}
 }
 
@@ -104,5 +104,5 @@ func waitUntil(t *testing.T, what string, holds func() bool) {
 		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // waits for a process
 	}
 
-	t.Fatalf("waited 10s: %s", what)
+	t.Fatalf("waited 10s, want %s", what)
 }

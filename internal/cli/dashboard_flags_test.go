@@ -18,7 +18,7 @@ func TestDashboardFlags(t *testing.T) {
 		{"--context", "a", "--context", "b", "--prometheus", "http://x"},
 	} {
 		if _, _, err := execute(t, append([]string{"dashboard", "--open=false"}, args...)...); err == nil || !strings.Contains(err.Error(), args[0]) {
-			t.Errorf("%v: %v", args, err)
+			t.Errorf("dashboard %v = %v, want an error that names %s", args, err, args[0])
 		}
 	}
 }

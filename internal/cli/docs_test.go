@@ -37,13 +37,13 @@ func TestRecommendReference(t *testing.T) {
 
 	for _, word := range wanted {
 		if !regexp.MustCompile("[`\\s]" + regexp.QuoteMeta(word) + "[`\\s]").MatchString(page) {
-			t.Errorf("docs/reference/crane-recommend.md lacks %s", word)
+			t.Errorf("docs/reference/crane-recommend.md lacks %s, want each flag and format", word)
 		}
 	}
 
 	for code := exitOK; code <= exitFailOn; code++ {
 		if !strings.Contains(page, fmt.Sprintf("| %d | ", code)) {
-			t.Errorf("docs/reference/crane-recommend.md lacks exit code %d", code)
+			t.Errorf("docs/reference/crane-recommend.md lacks exit code %d, want a row for it", code)
 		}
 	}
 
@@ -62,7 +62,7 @@ func TestRecommendReference(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else if !strings.Contains(string(output), e[2]) {
-			t.Errorf("docs/reference/crane-recommend.md shows output that %s lacks:\n%s", e[1], e[2])
+			t.Errorf("docs/reference/crane-recommend.md shows output that %s lacks, want it as printed:\n%s", e[1], e[2])
 		}
 	}
 }
@@ -74,14 +74,14 @@ func TestPlugin(t *testing.T) {
 
 	var out, errOut bytes.Buffer
 	if code := Main([]string{"/usr/local/bin/kubectl-crane", "recommend", "--from", dir, "-o", "csv"}, strings.NewReader(""), &out, &errOut); code != exitOK {
-		t.Fatalf("exit %d: %s", code, errOut.String())
+		t.Fatalf("recommend as a plugin: exit %d, want %d: %s", code, exitOK, errOut.String())
 	}
 
 	var help bytes.Buffer
 	Main([]string{"/usr/local/bin/kubectl-crane", "recommend", "--help"}, strings.NewReader(""), &help, &errOut)
 
 	if !strings.Contains(help.String(), "\n  kubectl crane recommend --prometheus") || strings.Contains(help.String(), "\n  crane ") {
-		t.Errorf("the examples name another program:\n%s", help.String())
+		t.Errorf("the examples of the plugin name another program, want kubectl crane:\n%s", help.String())
 	}
 	if out.String() != want || want == "" {
 		t.Errorf("as a plugin:\n%s\nwant\n%s", out.String(), want)

@@ -40,7 +40,7 @@ func TestLeaderOutsideCluster(t *testing.T) {
 		d.checkLeader(t.Context(), fake.NewClientset(c.lease))
 
 		if len(d.checks) != 1 || d.checks[0].Status != c.status || !strings.Contains(d.checks[0].Detail, c.want) {
-			t.Errorf("%s: %+v", name, d.checks)
+			t.Errorf("%s: checks %+v, want one with status %s and %q", name, d.checks, c.status, c.want)
 		}
 	}
 }
@@ -63,12 +63,12 @@ func TestAbsentMetrics(t *testing.T) {
 	}
 
 	if got := check(); got["kube_job_owner"] != installation.Warn || got["kube_pod_owner"] != installation.Warn {
-		t.Errorf("without kube-state-metrics: %v", got)
+		t.Errorf("checks without kube-state-metrics = %v, want warnings of both owners", got)
 	}
 
 	report.Metrics[1].Series = 3
 	if got := check(); got["kube_job_owner"] != installation.OK {
-		t.Errorf("with kube-state-metrics: %v", got)
+		t.Errorf("checks with kube-state-metrics = %v, want kube_job_owner ok", got)
 	}
 }
 
@@ -83,12 +83,12 @@ func TestDoctorFitsTerminal(t *testing.T) {
 		out := formatChecks(checks, columns)
 		for line := range strings.Lines(out) {
 			if len(line)-1 > columns {
-				t.Errorf("%d columns in a terminal of %d: %s", len(line)-1, columns, line)
+				t.Errorf("a line of %d columns in a terminal of %d, want it to fit: %s", len(line)-1, columns, line)
 			}
 		}
 
 		if !strings.Contains(out, checks[0].Name) || !strings.Contains(out, "advice") {
-			t.Errorf("%d columns:\n%s", columns, out)
+			t.Errorf("checks in %d columns lack a name or an advice, want both:\n%s", columns, out)
 		}
 	}
 }

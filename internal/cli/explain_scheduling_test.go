@@ -64,13 +64,13 @@ hot   Closed       -  cpu_usage_avg_5m: load 70.0% + on its way 0.0% + this pod 
 		t.Errorf("exit %d, %s\n%s\nwant\n%s", code, errOut, out, want)
 	}
 	if _, out, _ = runCrane(t, "explain", "scheduling", "shop/web", "--scheduler", address, "--node", "hotter"); strings.Contains(out, "\ncool ") || !strings.Contains(out, "\nhotter ") {
-		t.Errorf("with --node:\n%s", out)
+		t.Errorf("explain scheduling --node hotter printed other nodes, want that node alone:\n%s", out)
 	}
 
 	_, out, _ = runCrane(t, "explain", "scheduling", "shop/web", "--scheduler", address, "-o", "json")
 	var got struct{ Explanations []nodeload.Explanation }
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Explanations) != 1 || len(got.Explanations[0].Nodes) != 3 {
-		t.Errorf("%v:\n%s", err, out)
+		t.Errorf("explain scheduling -o json = %v, want 1 explanation of 3 nodes:\n%s", err, out)
 	}
 }
 

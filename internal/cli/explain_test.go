@@ -83,7 +83,7 @@ func TestExplainPage(t *testing.T) {
 	golden(t, "explain.txt", out.Bytes())
 	for line := range strings.Lines(out.String()) {
 		if len(line) > 111 {
-			t.Errorf("%d columns: %s", len(line), line)
+			t.Errorf("a line of %d columns, want at most 111: %s", len(line), line)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestHTMLShowsReplay(t *testing.T) {
 
 	for _, text := range want {
 		if !strings.Contains(page, text) {
-			t.Errorf("the page lacks %q", text)
+			t.Errorf("the page lacks %q, want it", text)
 		}
 	}
 
@@ -113,7 +113,7 @@ func TestHTMLShowsReplay(t *testing.T) {
 	r.Items[0].Evidence = nil
 	r.WithReplays = false
 	if page = render(t, outputHTML, r); strings.Contains(page, "<svg ") || strings.Contains(page, "Not replayed") {
-		t.Error("the page without evidence mentions replays")
+		t.Error("the page without evidence mentions replays, want none")
 	}
 }
 
@@ -124,14 +124,14 @@ func TestReplayNamesAutoscaler(t *testing.T) {
 	const text = "default: not applied, an autoscaler holds the request at 1"
 
 	if page := render(t, outputHTML, r); strings.Contains(page, "not applied") {
-		t.Error("the page mentions an autoscaler that does not exist")
+		t.Error("the page mentions an autoscaler that does not exist, want no such row")
 	}
 
 	cpu := &r.Items[0].Plan.Containers[0].CPU
 	cpu.Flags = append(cpu.Flags, rightsize.Flag{Code: rightsize.FlagAutoscaled, Detail: "an autoscaler acts at 60 %"})
 
 	if page := render(t, outputHTML, r); strings.Count(page, "not applied") != 1 || !strings.Contains(page, "<td>"+text+"</td>") {
-		t.Errorf("the page lacks the row %q", text)
+		t.Errorf("the page lacks the row %q, want it once", text)
 	}
 }
 
@@ -147,20 +147,20 @@ func TestReplayChartBounds(t *testing.T) {
 		c := newHTMLReplay(&replay, resourceSize{resource: metrics.CPU}).Chart
 		for _, m := range append(slices.Clone(c.Dots), c.Marks...) {
 			if !(m.X >= c.Left && m.X <= c.Right && m.Y >= c.Top && m.Y <= c.Bottom) {
-				t.Errorf("%s: point outside the chart: %v, %v", name, m.X, m.Y)
+				t.Errorf("%s: point (%v, %v) is outside of the chart, want it inside", name, m.X, m.Y)
 			}
 		}
 
 		for i, a := range c.Marks {
 			for _, b := range c.Marks[:i] {
 				if math.Abs(a.X-b.X) < 9 && math.Abs(a.LabelY-b.LabelY) < 11 {
-					t.Errorf("%s: label %s overlaps %s", name, a.Label, b.Label)
+					t.Errorf("%s: label %s overlaps %s, want them apart", name, a.Label, b.Label)
 				}
 			}
 		}
 
 		if n := len(c.XTicks); n < 2 || n > 8 {
-			t.Errorf("%s: %d ticks", name, n)
+			t.Errorf("%s: %d ticks, want 2 to 8", name, n)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestExplainFiles(t *testing.T) {
 
 	code, out, errOut := runCrane(t, "recommend", "--from", dir, "--explain", "web")
 	if code != exitOK || strings.Contains(out, "webhook") || strings.Contains(out, "no-request-today") {
-		t.Errorf("exit %d, %s\n%s", code, errOut, out)
+		t.Errorf("recommend --explain web: exit %d, %s, want web alone:\n%s", code, errOut, out)
 	}
 
 	for _, want := range []string{"Series/web", "steps from usage to recommendation", "gocrane", "vpa", "krr-p95", "krr-p99", "other points", "p99.9"} {
@@ -183,17 +183,17 @@ func TestExplainFiles(t *testing.T) {
 
 	code, out, _ = runCrane(t, "recommend", "--from", dir, "--explain", "series/web", "-o", "json")
 	if code != exitOK || strings.Contains(out, "webhook") || !strings.Contains(out, `"replay"`) {
-		t.Errorf("exit %d\n%s", code, out)
+		t.Errorf("recommend --explain web -o json: exit %d, want web alone with replays:\n%s", code, out)
 	}
 
 	code, _, errOut = runCrane(t, "recommend", "--from", dir, "--explain", "eb")
 	if code != exitNoResult || !strings.Contains(errOut, "similar names: Series/web, Series/webhook") {
-		t.Errorf("exit %d, %s", code, errOut)
+		t.Errorf("recommend --explain of a part of names: exit %d, %s, want %d with the similar names", code, errOut, exitNoResult)
 	}
 
 	for args, want := range map[string]string{"-o csv": "--output csv", "--only over": "a whole workload"} {
 		if code, _, errOut = runCrane(t, append([]string{"recommend", "--from", dir, "--explain", "web"}, strings.Fields(args)...)...); code != exitUsage || !strings.Contains(errOut, want) {
-			t.Errorf("%s: exit %d, %s", args, code, errOut)
+			t.Errorf("recommend --explain web %s: exit %d, %s, want %d with %q", args, code, errOut, exitUsage, want)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func TestSelectExplained(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %s", reference, found, err, want)
 		}
 		if coded := (*exitError)(nil); err != nil && !errors.As(err, &coded) {
-			t.Errorf("%s: the error has no exit code", reference)
+			t.Errorf("%s: the error %v has no exit code, want one", reference, err)
 		}
 	}
 }
@@ -249,27 +249,27 @@ func TestExplainCalibration(t *testing.T) {
 
 	out, _, err = execute(t, "recommend", "--from", dir, "--policy", "calibrated", "-o", "json")
 	if err != nil || !strings.Contains(out, `"achieved"`) || !strings.Contains(out, `"target": 0.005`) {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("recommend -o json: %v, want the calibration with target and achieved share in\n%s", err, out)
 	}
 
 	out, _, err = execute(t, "recommend", "--from", dir, "--policy", "calibrated", "-o", "html")
 	if err != nil || strings.Count(out, "<title>factor ") != 39 || strings.Count(out, "selected</text>") != 1 ||
 		!strings.Contains(out, `<line class="target"`) || !strings.Contains(out, "Calibration: 0.0 minutes a day above the request in the replay of 12 days") {
-		t.Errorf("the page lacks the chart of the calibration: %v", err)
+		t.Errorf("the page lacks the chart of the calibration, want it: %v", err)
 	}
 
 	if _, _, err := execute(t, "recommend", "--from", dir, "--target", "0.01"); err == nil || !strings.Contains(err.Error(), "--policy calibrated") {
-		t.Errorf("a target without a calibrated policy: %v", err)
+		t.Errorf("a target without a calibrated policy: error %v, want a hint to --policy calibrated", err)
 	}
 	if _, _, err := execute(t, "recommend", "--from", dir, "--reaction"); err == nil || !strings.Contains(err.Error(), "--reaction requires") {
-		t.Errorf("a reaction without a calibrated policy: %v", err)
+		t.Errorf("a reaction without a calibrated policy: error %v, want what it requires", err)
 	}
 
 	out, _, err = execute(t, "recommend", "--from", dir, "--policy", "calibrated", "--reaction", "--explain", "web")
 	if err != nil || !strings.Contains(strings.Join(strings.Fields(out), " "), "in the replay of 12 days, with raises within the day, target 7.2 minutes a day: met") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("--explain with --reaction: %v, want the replay with raises in\n%s", err, out)
 	}
 	if _, _, err := execute(t, "recommend", "--from", dir, "--policy", "calibrated", "--target", "0.001"); err == nil || !strings.Contains(err.Error(), "--target") {
-		t.Errorf("a target of 0.1 %%: %v", err)
+		t.Errorf("a target of 0.1 %%: error %v, want one that names --target", err)
 	}
 }

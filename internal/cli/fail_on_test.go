@@ -33,7 +33,7 @@ func TestFailOn(t *testing.T) {
 		err = fixtureReport().failOn(&w, rules)
 		var coded *exitError
 		if len(c.want) == 0 != (err == nil) || err != nil && (!errors.As(err, &coded) || coded.code != exitFailOn) {
-			t.Errorf("%s: %v", c.rules, err)
+			t.Errorf("failOn(%s) = %v, want exit code %d for %q", c.rules, err, exitFailOn, c.want)
 		}
 		if strings.Count(w.String(), "\n") != len(c.want) {
 			t.Errorf("%s: unexpected output\n%s", c.rules, w.String())
@@ -63,7 +63,7 @@ func TestFailOnBoundary(t *testing.T) {
 
 	r.Items[0].Plan.Containers[0].Current.CPURequest = new(series.MilliCPU(131))
 	if err := r.failOn(&bytes.Buffer{}, rules); err == nil {
-		t.Error("131m is within 30 % of 100m")
+		t.Error("131m passes over=30% of 100m, want an error")
 	}
 }
 
@@ -75,12 +75,12 @@ func TestFailOnErrors(t *testing.T) {
 		}
 
 		if code != exitUsage || !strings.Contains(errOut, "over=30%,under=10%") && !strings.Contains(errOut, "out of range") {
-			t.Errorf("%q: exit %d, %s", bad, code, errOut)
+			t.Errorf("--fail-on %q: exit %d, %s, want %d with the form of rules", bad, code, errOut, exitUsage)
 		}
 	}
 
 	if code, _, errOut := runCrane(t, "recommend", "--from", t.TempDir(), "--fail-on", "over=1%"); code != exitUsage || !strings.Contains(errOut, "--fail-on cannot be combined") {
-		t.Errorf("exit %d, %s", code, errOut)
+		t.Errorf("--fail-on with --from: exit %d, %s, want %d", code, errOut, exitUsage)
 	}
 }
 
@@ -92,7 +92,7 @@ func FuzzFailRule(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		rule, err := parseFailRule(text)
 		if err == nil && (!(rule.share >= 0) || rule.finding == onlyUnder && rule.share >= 1) {
-			t.Errorf("%q is %+v", text, rule)
+			t.Errorf("parsing %q = %+v, want a share of 0 or more, below 1 for under", text, rule)
 		}
 	})
 }

@@ -54,7 +54,7 @@ func golden(t *testing.T, name string, got []byte) {
 
 	want, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatalf("%v (write it with go test ./internal/cli -update)", err)
+		t.Fatalf("reading %s: %v, want a golden file (go test ./internal/cli -update writes it)", path, err)
 	}
 
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
@@ -70,7 +70,7 @@ func cutStyle(t *testing.T, page []byte) (rest []byte, sheet string) {
 	before, tail, found := bytes.Cut(page, []byte(begin))
 	style, after, ended := bytes.Cut(tail, []byte(end))
 	if !found || !ended || len(style) == 0 {
-		t.Fatal("the page has no style sheet")
+		t.Fatal("the page has no style sheet, want one")
 	}
 
 	return slices.Concat(before, []byte(begin+end), after), string(style)
@@ -178,10 +178,10 @@ func TestEmptyReport(t *testing.T) {
 	}
 
 	if !strings.Contains(b.String(), `"workloads": []`) {
-		t.Errorf("the JSON of an empty report lacks an empty list of workloads:\n%s", b.String())
+		t.Errorf("the JSON of an empty report lacks workloads, want an empty list:\n%s", b.String())
 	}
 	if empty.hasNumbers() || !strings.Contains(empty.emptyMessage(), "no workload") {
-		t.Errorf("message of an empty report: %q", empty.emptyMessage())
+		t.Errorf("message of an empty report = %q, want that no workload was found", empty.emptyMessage())
 	}
 }
 

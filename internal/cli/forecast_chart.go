@@ -73,7 +73,9 @@ func (f seriesForecast) column(start, stop time.Time) column {
 	c.lower = math.Inf(1)
 	for _, v := range f.history.Between(begin, stop).Values {
 		if forecast.Usable(v) {
-			c.hasRange, c.lower, c.upper = true, min(c.lower, v), max(c.upper, v)
+			c.hasRange = true
+			c.lower = min(c.lower, v)
+			c.upper = max(c.upper, v)
 		}
 	}
 

@@ -21,7 +21,7 @@ func TestForecastHolidays(t *testing.T) {
 
 	code, plain, errOut := runCrane(t, "forecast", path)
 	if code != exitOK {
-		t.Fatalf("exit %d: %s", code, errOut)
+		t.Fatalf("forecast: exit %d, want %d: %s", code, exitOK, errOut)
 	}
 
 	for _, args := range [][]string{
@@ -29,12 +29,12 @@ func TestForecastHolidays(t *testing.T) {
 	} {
 		code, out, errOut := runCrane(t, args...)
 		if code != exitOK || out == plain {
-			t.Errorf("%v: exit %d, or unchanged forecast\n%s", args, code, errOut)
+			t.Errorf("forecast %v: exit %d, want %d with another forecast\n%s", args, code, exitOK, errOut)
 		}
 	}
 
 	if code, _, errOut := runCrane(t, "backtest", "forecast", "--holidays", dates, path); code != exitOK {
-		t.Errorf("exit %d: %s", code, errOut)
+		t.Errorf("backtest forecast --holidays: exit %d, want %d: %s", code, exitOK, errOut)
 	}
 
 	empty := filepath.Join(dir, "empty.txt")

@@ -39,7 +39,11 @@ func renderSVG(w io.Writer, all []seriesForecast) error {
 
 // drawPanel draws the chart of one series.
 func (f seriesForecast) drawPanel(m *svg.Image) {
-	const leftEdge, rightEdge, bottomEdge, grey = float64(svgLeft), float64(svgWidth - svgRight), float64(svgHeight - svgBottom), "#555555"
+	const grey = "#555555"
+	const leftEdge = float64(svgLeft)
+	const rightEdge = float64(svgWidth - svgRight)
+	const bottomEdge = float64(svgHeight - svgBottom)
+
 	cols, from, interval := f.columns(svgPlotWidth)
 	top := maxUpper(cols)
 	x := func(t time.Time) float64 { return leftEdge + float64(t.Sub(from))/float64(interval) }

@@ -27,7 +27,7 @@ func TestForecastTable(t *testing.T) {
 
 	code, out, errOut := runCrane(t, "forecast", dir)
 	if code != exitOK {
-		t.Fatalf("exit %d: %s", code, errOut)
+		t.Fatalf("forecast: exit %d, want %d: %s", code, exitOK, errOut)
 	}
 
 	for _, want := range []string{"web\nmodel auto", "season 1d, 10 in the history", "skill 0.9", " over 7 origins", "FROM", "P99", "2026-03-12 23:00", "young\nmodel", "skill unknown", "reason: "} {
@@ -41,7 +41,7 @@ func TestForecastJSON(t *testing.T) {
 	path := writeSeries(t, t.TempDir(), "web.csv", 10)
 	code, out, errOut := runCrane(t, "forecast", "--history", "3d", "--horizon", "6h", "--algorithm", "plain", "-o", "json", path)
 	if code != exitOK {
-		t.Fatalf("exit %d: %s", code, errOut)
+		t.Fatalf("forecast -o json: exit %d, want %d: %s", code, exitOK, errOut)
 	}
 
 	var got struct{ Series []jsonForecast }
@@ -51,12 +51,12 @@ func TestForecastJSON(t *testing.T) {
 
 	s := got.Series[0]
 	if s.Name != "web" || s.Algorithm != "plain" || s.Step != 300 || len(s.History.Values) != 3*288 || len(s.Quantiles) != 4 {
-		t.Errorf("%s by %s, step %v, %d of history, %d quantiles", s.Name, s.Algorithm, s.Step, len(s.History.Values), len(s.Quantiles))
+		t.Errorf("%s by %s, step %v, %d samples of history, %d quantiles, want web by plain, 300, %d and 4", s.Name, s.Algorithm, s.Step, len(s.History.Values), len(s.Quantiles), 3*288)
 	}
 
 	for _, level := range []string{"0.5", "0.9", "0.95", "0.99"} {
 		if len(s.Quantiles[level]) != 72 {
-			t.Errorf("%d steps at %s", len(s.Quantiles[level]), level)
+			t.Errorf("%d steps of quantile %s, want 72", len(s.Quantiles[level]), level)
 		}
 	}
 }
@@ -66,13 +66,13 @@ func TestForecastChartWidth(t *testing.T) {
 	for _, width := range []int{minChartWidth, 100, 173} {
 		code, out, errOut := runCrane(t, "forecast", "-o", "chart", "--width", fmt.Sprint(width), path)
 		if code != exitOK {
-			t.Fatalf("exit %d: %s", code, errOut)
+			t.Fatalf("forecast -o chart: exit %d, want %d: %s", code, exitOK, errOut)
 		}
 
 		_, plot, found := strings.Cut(out, "\n") // The name.
 		_, plot, found2 := strings.Cut(plot, "\n")
 		if !found || !found2 {
-			t.Fatalf("no plot:\n%s", out)
+			t.Fatalf("forecast -o chart has no plot, want one:\n%s", out)
 		}
 
 		widest := 0
@@ -90,7 +90,7 @@ func TestForecastChartWidth(t *testing.T) {
 
 		for _, mark := range []string{"█", "━", "┴", "1.5 │", "0 │"} {
 			if !strings.Contains(plot, mark) {
-				t.Errorf("the chart lacks %q:\n%s", mark, out)
+				t.Errorf("the chart lacks %q, want it:\n%s", mark, out)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func TestForecastSVGIsXML(t *testing.T) {
 
 	code, out, errOut := runCrane(t, "forecast", "-o", "svg", dir)
 	if code != exitOK {
-		t.Fatalf("exit %d: %s", code, errOut)
+		t.Fatalf("forecast -o svg: exit %d, want %d: %s", code, exitOK, errOut)
 	}
 
 	elements := map[string]int{}
@@ -126,12 +126,12 @@ func TestForecastSVGIsXML(t *testing.T) {
 	}
 
 	if elements["g"] != 3 || elements["polygon"] != 9 || elements["polyline"] != 3 || !strings.Contains(out, "a &lt;b&gt; &amp; c") {
-		t.Errorf("%v", elements)
+		t.Errorf("elements of the SVG = %v, want 3 groups, 9 bands, 3 lines and escaped names", elements)
 	}
 
 	for _, bad := range []string{"NaN", "Inf"} {
 		if strings.Contains(out, bad) {
-			t.Errorf("the chart contains %s", bad)
+			t.Errorf("the chart contains %s, want no markup of names", bad)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestForecastFromQuery(t *testing.T) {
 
 	code, out, errOut := runCrane(t, "forecast", "--prometheus", server.URL, "--query", "use", "--history", "1h", "--horizon", "1h", "--step", "5m")
 	if code != exitOK || !strings.Contains(out, `use{pod="a"}`) || !strings.Contains(out, "2.5") || query != "use step 300" {
-		t.Errorf("exit %d, query %q\n%s%s", code, query, out, errOut)
+		t.Errorf("forecast --query: exit %d, query %q, want %d, the labels of the series and a step of 300\n%s%s", code, query, exitOK, out, errOut)
 	}
 }
 

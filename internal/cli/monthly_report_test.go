@@ -73,7 +73,7 @@ func readMonth(t *testing.T, o reportOptions, month string, objects ...client.Ob
 func TestMonthlyReport(t *testing.T) {
 	r, warnings, err := readMonth(t, reportOptions{}, "2026-11", savingsConfigMap(t))
 	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].Error(), "key 2026-10") {
-		t.Fatalf("%v, warnings %v", err, warnings)
+		t.Fatalf("reading a month beside a damaged one: %v, warnings %v, want 1 of key 2026-10", err, warnings)
 	}
 
 	text := func(render func(*bytes.Buffer) error) string {
@@ -100,7 +100,7 @@ func TestMonthlyReport(t *testing.T) {
 		}
 
 		if name == "html" && strings.Contains(page, "<i>") || name == "markdown" && !strings.Contains(page, `a\|b`) {
-			t.Errorf("%s does not escape names:\n%s", name, page)
+			t.Errorf("%s does not escape names, want no markup:\n%s", name, page)
 		}
 	}
 
@@ -110,7 +110,7 @@ func TestMonthlyReport(t *testing.T) {
 	}
 
 	if got.Schema != reportSchema || got.ObservedHours != 21 || got.ElapsedHours != 48 || got.Accounts[0].Namespaces["shop"].Realised != 31.5 {
-		t.Errorf("%+v", got)
+		t.Errorf("JSON of the report = %+v, want 21 of 48 hours and 31.5 realised in shop", got)
 	}
 }
 
@@ -151,13 +151,13 @@ func TestMonthlyReportFOCUS(t *testing.T) {
 	}
 
 	if math.Abs(sum-210) > 1e-6 || len(rows) != 4 {
-		t.Errorf("%d rows cost %v", len(rows), sum)
+		t.Errorf("%d rows cost %v, want 4 that cost 210", len(rows), sum)
 	}
 	if shop := rows[1]; column(shop, "ResourceName") != "shop" || column(shop, "x_RealisedSaving") != "31.500000" || column(shop, "Tags") != `{"namespace":"shop"}` {
-		t.Errorf("%q", shop)
+		t.Errorf("row of shop = %q, want a realised saving of 31.5 and the tag of the namespace", shop)
 	}
 	if idle := rows[3]; column(idle, "ResourceName") != idleRow || column(idle, "x_RealisedSaving") != "" || column(idle, "EffectiveCost") != "63.000000" {
-		t.Errorf("%q", idle)
+		t.Errorf("row of idle capacity = %q, want a cost of 63 without a saving", idle)
 	}
 }
 
@@ -180,13 +180,13 @@ func TestMonthlyReportErrors(t *testing.T) {
 			code = coded.code
 		}
 		if err == nil || code != test.code || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: error %v, want exit code %d and %q", name, err, test.code, test.want)
 		}
 	}
 
 	for _, args := range [][]string{{"--month", "November"}, {"-o", "pdf"}, {"more"}} {
 		if code, _, errOut := runCrane(t, append([]string{"report"}, args...)...); code != exitUsage {
-			t.Errorf("%v: exit %d: %s", args, code, errOut)
+			t.Errorf("report %v: exit %d, want %d: %s", args, code, exitUsage, errOut)
 		}
 	}
 }

@@ -118,8 +118,8 @@ func (r csvReport) groupLines() [][]string {
 // formatNumber removes rounding errors of binary fractions.
 func formatNumber(v float64) string {
 	const digits = 1e9
-	if r := math.Round(v*digits) / digits; math.Abs(v) < digits {
-		v = r
+	if math.Abs(v) < digits {
+		v = math.Round(v*digits) / digits
 	}
 
 	return strconv.FormatFloat(v, 'f', -1, 64)

@@ -150,7 +150,8 @@ func newCalibrationChart(calibration *calibrate.Calibration, s resourceSize) *ht
 	}
 
 	c := newViolationChart("Mean request against minutes per day above the request, for each factor in the replay of the past days", "mean request")
-	c.Heading, c.TargetY = "Calibration: "+calibration.Summary()+".", c.y(calibration.Target)
+	c.Heading = "Calibration: " + calibration.Summary() + "."
+	c.TargetY = c.y(calibration.Target)
 
 	// The axis spans the requests of all factors.
 	low, high := calibration.Points[0].Request, calibration.Points[0].Request

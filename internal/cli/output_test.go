@@ -42,7 +42,7 @@ func render(t *testing.T, output string, r *report) string {
 
 	var out, errOut bytes.Buffer
 	if err := rendererFor(output)(Streams{Out: &out, Err: &errOut}, r); err != nil {
-		t.Fatalf("%s: %v", output, err)
+		t.Fatalf("rendering %s: %v", output, err)
 	}
 
 	return out.String()
@@ -73,10 +73,10 @@ func TestYAMLMatchesJSON(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
-		t.Error(diff)
+		t.Errorf("the YAML differs from the JSON, want the same fields:\n%s", diff)
 	}
 	if out := render(t, outputYAML, &report{Report: &sizereport.Report{}}); !strings.HasSuffix(out, "\nworkloads: []\n") {
-		t.Errorf("without workloads:\n%s", out)
+		t.Errorf("YAML without workloads lacks the empty list, want it last:\n%s", out)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestMarkupIsEscaped(t *testing.T) {
 		out := render(t, output, markupFixtureReport())
 		for _, b := range banned {
 			if strings.Contains(strings.ReplaceAll(out, "\\*", ""), b) && strings.Contains(out, b) {
-				t.Errorf("%s contains unescaped %q:\n%s", output, b, out)
+				t.Errorf("%s contains %q, want it escaped:\n%s", output, b, out)
 			}
 		}
 	}
@@ -121,24 +121,24 @@ func checkSelfContained(t *testing.T, page string) {
 
 	for _, asset := range []string{"src=", "url(", "@import", "http:", "//", "NaN", "ZgotmplZ"} {
 		if strings.Contains(page, asset) {
-			t.Errorf("the page contains %q", asset)
+			t.Errorf("the page contains %q, want a page that loads nothing", asset)
 		}
 	}
 
 	for _, link := range regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1) {
 		if id, local := strings.CutPrefix(link[1], "#"); !local || !strings.Contains(page, `id="`+id+`"`) {
-			t.Errorf("the link %q has no target in the page", link[1])
+			t.Errorf("the link %q has no target, want one in the page", link[1])
 		}
 	}
 
 	scripts := regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindAllStringSubmatch(page, -1)
 	if len(scripts) != 1 {
-		t.Fatalf("%d scripts", len(scripts))
+		t.Fatalf("%d scripts in the page, want 1", len(scripts))
 	}
 
 	hash := sha256.Sum256([]byte(scripts[0][1]))
 	if allowed := "script-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"; !strings.Contains(html.UnescapeString(page), allowed) {
-		t.Errorf("the policy of the page does not have %s", allowed)
+		t.Errorf("the policy of the page lacks the hash of the script, want %s", allowed)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestHTMLNavigation(t *testing.T) {
 
 	for i := 1; i < len(r.Items); i++ {
 		if a, b := r.Items[i-1].Saving.Hourly.Total().PerHour(), r.Items[i].Saving.Hourly.Total().PerHour(); a < b {
-			t.Errorf("row %d saves %g, the next one %g", i, a, b)
+			t.Errorf("row %d saves %g, the next one %g, want the largest saving first", i, a, b)
 		}
 	}
 
@@ -173,10 +173,10 @@ func TestHTMLNavigation(t *testing.T) {
 	}
 
 	if rows < 3 || !strings.Contains(page, `<p class="search" hidden>`) {
-		t.Errorf("%d rows; the search box is missing or shown without scripts", rows)
+		t.Errorf("%d rows, want 3 or more and a search box that is hidden without scripts", rows)
 	}
 	if view = (viewFlags{}); view.complete(outputTable) != nil || view.sortBy != sortName {
-		t.Errorf("the table is sorted by %s", view.sortBy)
+		t.Errorf("the table is sorted by %s, want %s", view.sortBy, sortName)
 	}
 }
 
@@ -192,10 +192,10 @@ func TestCSVIsRectangular(t *testing.T) {
 	} {
 		lines, err := csv.NewReader(strings.NewReader(render(t, outputCSV, r))).ReadAll()
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("CSV of %s cannot be read: %v, want rows", name, err)
 		}
 		if len(lines) == 0 || lines[0][0] != map[bool]string{true: byWorkload, false: "namespace"}[name == "groups"] {
-			t.Errorf("%s: %v", name, lines)
+			t.Errorf("CSV of %s = %v, want the header of its columns", name, lines)
 		}
 	}
 }
@@ -211,7 +211,7 @@ func TestTableFitsTerminal(t *testing.T) {
 
 		for line := range strings.Lines(b.String()) {
 			if width := text.StringWidthWithoutEscSequences(strings.TrimSuffix(line, "\n")); width > columns {
-				t.Errorf("%d columns in a terminal of %d: %q", width, columns, line)
+				t.Errorf("a line of %d columns in a terminal of %d, want it to fit: %q", width, columns, line)
 			}
 		}
 	}
@@ -233,7 +233,7 @@ func TestNodeGroups(t *testing.T) {
 
 	groups := out.Workloads[0].Containers[0].NodeGroups
 	if len(groups) != 2 || groups[1].CPU.Recommended.Request.Quantity != "30m" || groups[1].Memory.Recommended != nil || groups[1].Memory.Message == "" {
-		t.Errorf("%+v", groups)
+		t.Errorf("node groups = %+v, want 2, the second with 30m of CPU and a message on memory", groups)
 	}
 
 	var page bytes.Buffer
@@ -300,7 +300,7 @@ func TestNodeGroupSavings(t *testing.T) {
 	}
 
 	if page := render(t, outputHTML, r); !strings.Contains(page, "pool=dear (1 pod): 500m, saves 36.50 USD a month") {
-		t.Errorf("no price per node group:\n%s", page)
+		t.Errorf("the page lacks the price per node group, want it:\n%s", page)
 	}
 }
 
@@ -312,7 +312,7 @@ func TestStackedTable(t *testing.T) {
 	grouped := *r
 	grouped.groupBy = byWorkload
 	if out := formatTable(&grouped, 80, painter(false)); !strings.Contains(out, "\nshop\n  Deployment/web ") || strings.Contains(out, "WORKLOADS") || strings.Count(out, "\nshop\n") != 1 {
-		t.Errorf("groups:\n%s", out)
+		t.Errorf("stacked table of groups lacks shop with its workload, want it once:\n%s", out)
 	}
 
 	out := formatTable(r, 80, painter(false))
@@ -324,14 +324,14 @@ func TestStackedTable(t *testing.T) {
 	at := 0
 	for _, text := range want {
 		if i := strings.Index(out[at:], text); i < 0 {
-			t.Errorf("lacks %q after %d letters:\n%s", text, at, out)
+			t.Errorf("the output lacks %q after %d letters, want it there:\n%s", text, at, out)
 		} else if text[0] == '\n' {
 			at += i
 		}
 	}
 
 	if strings.Contains(formatTable(r, 200, painter(false)), "\n  app") {
-		t.Error("the stacked table is printed on a wide terminal")
+		t.Error("the stacked table is printed on a wide terminal, want the plain one")
 	}
 }
 
@@ -347,12 +347,12 @@ func TestColors(t *testing.T) {
 
 	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(painted.String(), colorLess+"-50%"+colorReset) ||
 		!strings.Contains(painted.String(), colorMore+"+50%"+colorReset) {
-		t.Errorf("plain:\n%q\npainted:\n%q", plain.String(), painted.String())
+		t.Errorf("plain:\n%q\npainted:\n%q, want more and less in their colors", plain.String(), painted.String())
 	}
 	if text.StripEscape(painted.String()) != plain.String() {
-		t.Errorf("colors change the text:\n%s\n%s", plain.String(), text.StripEscape(painted.String()))
+		t.Errorf("colors change the text, want the same:\n%s\n%s", plain.String(), text.StripEscape(painted.String()))
 	}
 	if newPainter(&plain) {
-		t.Error("colors are enabled for a buffer")
+		t.Error("colors are enabled for a buffer, want none")
 	}
 }

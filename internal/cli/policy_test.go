@@ -23,7 +23,7 @@ func TestDocumentedPolicy(t *testing.T) {
 	_, rest, found := strings.Cut(string(page), "```yaml\n")
 	example, _, ended := strings.Cut(rest, "```")
 	if !found || !ended {
-		t.Fatal("the page has no example in YAML")
+		t.Fatal("the page has no example in YAML, want one")
 	}
 
 	file := filepath.Join(t.TempDir(), "web.yaml")
@@ -38,13 +38,13 @@ func TestDocumentedPolicy(t *testing.T) {
 
 	policy := set.Default
 	if len(set.Rules) == 0 {
-		t.Error("the example has no rules")
+		t.Error("the example has no rules, want some")
 	}
 	if _, err := loadPolicy(file); err == nil || !strings.Contains(err.Error(), "rules are not supported here") {
-		t.Errorf("loading rules as a single policy: %v", err)
+		t.Errorf("loadPolicy of rules = %v, want that rules are not supported", err)
 	}
 	if policy.Name != "web" || policy.CPU.Method != rightsize.Percentile || policy.MinHistory != 72*time.Hour || len(policy.Specifications) != 2 {
-		t.Errorf("%+v", policy)
+		t.Errorf("policy of the rule = %+v, want web by percentile with 72h of history", policy)
 	}
 }
 

@@ -143,7 +143,8 @@ func (o *recommendOptions) complete() error {
 		}
 
 		// The window of the policy is whole days. A history shorter than its minimum lowers that minimum.
-		const day, longest = 24 * time.Hour, 366
+		const day = 24 * time.Hour
+		const longest = 366
 		if length <= 0 || length > longest*day {
 			return fmt.Errorf("--history %s: must be above 0 and at most %dd", o.history, longest)
 		}

@@ -29,12 +29,12 @@ func TestRecommendEvidence(t *testing.T) {
 
 	replay := report.Workloads[0].Containers[0].CPU.Replay
 	if replay == nil || replay.Days != 3 || len(replay.Outcomes) != 5 || replay.Outcomes[0].Violation != 0 || len(replay.Curve) == 0 {
-		t.Errorf("%+v", replay)
+		t.Errorf("replay = %+v, want 3 days, 5 outcomes, none above the request, and a curve", replay)
 	}
 	if out, err = run("-o", "json"); err != nil || strings.Contains(out, `"replay"`) {
-		t.Errorf("the output contains a replay without --evidence: %v", err)
+		t.Errorf("recommend without --evidence: %v, want no replay in the output", err)
 	}
 	if _, err = run("--evidence"); err == nil || !strings.Contains(err.Error(), "--output json") {
-		t.Errorf("--evidence with a table: %v", err)
+		t.Errorf("--evidence with a table: error %v, want which outputs it requires", err)
 	}
 }

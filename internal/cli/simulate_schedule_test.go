@@ -27,7 +27,7 @@ func TestSimulateSchedule(t *testing.T) {
 
 	out, err := run("--nodes", "300", "-o", "json")
 	if err != nil || out != "simulate --nodes 300 -o json\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("the scheduler was called with %q, error %v, want its flags as given", out, err)
 	}
 
 	_, err = run("--fail")

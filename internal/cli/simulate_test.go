@@ -47,11 +47,11 @@ func TestSimulateAutoscale(t *testing.T) {
 	var out, errOut strings.Builder
 	args := []string{"crane", "simulate", "autoscale", "--pods", "10", "--startup", "180s", "-o", "json", dir}
 	if code := Main(args, strings.NewReader(""), &out, &errOut); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errOut.String())
+		t.Fatalf("simulate autoscale: exit %d, want %d: %s", code, exitOK, errOut.String())
 	}
 
 	if !strings.Contains(errOut.String(), "skipping idle") {
-		t.Errorf("no warning about a series of zeros: %q", errOut.String())
+		t.Errorf("warnings %q, want one that the series of zeros is skipped", errOut.String())
 	}
 
 	var report replay.Report
@@ -63,7 +63,7 @@ func TestSimulateAutoscale(t *testing.T) {
 	for _, r := range report.Series {
 		names = append(names, r.Name+"/"+r.Scaler)
 		if r.Pods != 10 || r.StartupSeconds != 180 || r.ScoredHours != 48 || r.ReplicaHours <= 0 {
-			t.Errorf("%+v", r)
+			t.Errorf("result = %+v, want 10 pods, a startup of 180 s, 48 hours and replica hours above 0", r)
 		}
 	}
 

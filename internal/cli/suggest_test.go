@@ -24,7 +24,7 @@ func TestUnknownCommands(t *testing.T) {
 	} {
 		code, _, errOut := runCrane(t, c.args...)
 		if code != c.code || !strings.Contains(errOut, c.want) {
-			t.Errorf("%v: exit %d, %s", c.args, code, errOut)
+			t.Errorf("crane %v: exit %d, %s, want %d with %q", c.args, code, errOut, c.code, c.want)
 		}
 	}
 }

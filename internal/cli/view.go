@@ -233,7 +233,10 @@ func filterContainers(it sizereport.Item, keep func(rightsize.Recommendation) bo
 			s := it.Savings[i]
 			out.Savings = append(out.Savings, s)
 			out.GroupSavings = append(out.GroupSavings, it.GroupSavings[i])
-			sum.CPU, sum.Memory, sum.Hourly, sum.NotCounted = sum.CPU+s.CPU, sum.Memory+s.Memory, sum.Hourly.Plus(s.Hourly), append(sum.NotCounted, s.NotCounted...)
+			sum.CPU += s.CPU
+			sum.Memory += s.Memory
+			sum.Hourly = sum.Hourly.Plus(s.Hourly)
+			sum.NotCounted = append(sum.NotCounted, s.NotCounted...)
 		}
 	}
 

@@ -80,7 +80,7 @@ func TestOnlyUpdatesSums(t *testing.T) {
 	applyView(t, r, "--only", "over")
 
 	if it := r.Items[0]; it.Saving.Memory != it.Savings[0].Memory || it.Saving.Hourly != it.Savings[0].Hourly || it.Saving.Memory != 3*64<<20 {
-		t.Errorf("%+v", it.Saving)
+		t.Errorf("saving of the selected container = %+v, want that of its memory alone", it.Saving)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestViewErrors(t *testing.T) {
 	}
 
 	if code, _, errOut := runCrane(t, "recommend", "--from", fixtureSeriesDir(t), "--workload", "none"); code != exitNoResult || !strings.Contains(errOut, "no workload matches") {
-		t.Errorf("exit %d, %q", code, errOut)
+		t.Errorf("recommend --workload none: exit %d, %q, want %d and that nothing matches", code, errOut, exitNoResult)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestFilterWorkloads(t *testing.T) {
 	v := &viewFlags{kinds: []string{"cj"}}
 	all := []workload.Workload{{Ref: workload.Ref{Kind: "CronJob", Name: "a"}}, {Ref: workload.Ref{Kind: "Job", Name: "b"}}}
 	if kept := v.filterWorkloads(all); len(kept) != 1 || kept[0].Name != "a" || !slices.ContainsFunc(all, func(w workload.Workload) bool { return w.Name == "b" }) {
-		t.Errorf("%v of %v", kept, all)
+		t.Errorf("filterWorkloads(%v) = %v, want workload a and an unchanged input", all, kept)
 	}
 
 	for want, filters := range map[string]*viewFlags{
@@ -129,7 +129,7 @@ func TestGroups(t *testing.T) {
 		r.groupBy = by
 		g := r.json().Groups
 		if len(g) == 0 || g[0].Name != want {
-			t.Fatalf("by %s: %+v", by, g)
+			t.Fatalf("groups by %s = %+v, want %s first", by, g, want)
 		}
 
 		if by == byWorkload {
@@ -137,7 +137,7 @@ func TestGroups(t *testing.T) {
 		}
 
 		if g[0].Workloads != 2 || g[0].Containers != 3 || g[0].WithoutNumber != 1 || g[0].Saving.Monthly != r.json().Totals.Saving.Monthly {
-			t.Errorf("by %s: %+v", by, g)
+			t.Errorf("group by %s = %+v, want 2 workloads, 3 containers, 1 of them without a number, and the total saving", by, g)
 		}
 	}
 }
@@ -180,16 +180,16 @@ func TestGroupsSortBySum(t *testing.T) {
 
 	groups := r.json().Groups
 	if len(groups) != 2 || groups[0].Name != "two-small" {
-		t.Fatalf("order %+v", groups)
+		t.Fatalf("groups = %+v, want two-small first", groups)
 	}
 
 	for _, g := range groups {
 		if saved := g.CPU.Current - g.CPU.Recommended; math.Abs(saved-g.Saving.CPU) > 1e-9 {
-			t.Errorf("%s: the totals differ by %g cores, the saving is %g", g.Name, saved, g.Saving.CPU)
+			t.Errorf("%s: the totals differ by %g cores, want the saving %g", g.Name, saved, g.Saving.CPU)
 		}
 	}
 
 	if total := r.json().Totals; math.Abs(total.CPU.Current-total.CPU.Recommended-total.Saving.CPU) > 1e-9 || math.Abs(total.Saving.CPU-(3*0.6+3*0.4+2.5*0.4)) > 1e-9 {
-		t.Errorf("totals %+v", total)
+		t.Errorf("totals = %+v, want the sum of the groups", total)
 	}
 }

@@ -24,7 +24,7 @@ func (f *clusterFixture) enter(t *testing.T, name string) *http.Cookie {
 
 	w := f.do(t, http.MethodPost, contract.Prefix+contract.PathLogin, fmt.Sprintf(`{"token":%q}`, name))
 	if w.Code != http.StatusOK {
-		t.Fatalf("login of %s: status %d, %s", name, w.Code, w.Body)
+		t.Fatalf("login of %s: status %d, want %d: %s", name, w.Code, http.StatusOK, w.Body)
 	}
 
 	return w.Result().Cookies()[0]
@@ -69,7 +69,7 @@ func TestLoginsEndOwnSessions(t *testing.T) {
 		t.Errorf("there are %d sessions, want at most %d", n, maxSessions)
 	}
 	if !f.present(t, ann) || !f.present(t, last) {
-		t.Error("the logins of service accounts of one namespace end sessions of ann or eve")
+		t.Error("the logins of service accounts of one namespace end sessions of ann or eve, want them kept")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	for i := range maxConnections {
 		var answered func(time.Duration) bool
 		if answered, hangUp = dial(); !answered(10 * time.Second) {
-			t.Fatalf("connection %d of %d is not answered", i+1, maxConnections)
+			t.Fatalf("connection %d of %d is not answered, want an answer", i+1, maxConnections)
 		}
 	}
 
@@ -146,6 +146,6 @@ func TestConnectionsAreBounded(t *testing.T) {
 
 	hangUp()
 	if !answered(10 * time.Second) {
-		t.Error("a waiting connection is not answered after another one has ended")
+		t.Error("a waiting connection is not answered after another one has ended, want an answer")
 	}
 }

@@ -134,29 +134,29 @@ func TestGuardFiltersRows(t *testing.T) {
 	g := f.config.Backends[0]
 	ann, err := g.Worklist(as(t, "ann"))
 	if err != nil || len(ann.Rows) != 2 || ann.Rows[0].Namespace != "shop" || !ann.Hidden {
-		t.Fatalf("%v %+v", err, ann)
+		t.Fatalf("Worklist(ann) = %+v, %v, want the 2 rows of shop and that others are hidden", ann, err)
 	}
 
 	if amy, err := g.Worklist(as(t, "amy")); err != nil || amy != ann {
-		t.Errorf("persons with the same rights do not share a worklist: %v", err)
+		t.Errorf("Worklist(amy) = %v, want the list of ann, who has the same rights", err)
 	}
 	if root, err := g.Worklist(as(t, "root")); err != nil || root != f.prod.list {
-		t.Errorf("the worklist of all rows is copied: %v", err)
+		t.Errorf("Worklist(root) = %v, want the list itself without a copy", err)
 	}
 
 	var refused *ResponseError
 	if _, err := g.Worklist(as(t, "eve")); !errors.As(err, &refused) || refused.Status != http.StatusForbidden || refused.Body.Right == "" {
-		t.Errorf("without rights: %v", err)
+		t.Errorf("Worklist(eve) = %v, want a refusal that names the right", err)
 	}
 	if _, err := g.Worklist(t.Context()); !errors.Is(err, errNoPerson) {
-		t.Errorf("without a person: %v", err)
+		t.Errorf("Worklist without a person = %v, want %v", err, errNoPerson)
 	}
 
 	f.clock.Step(reviewTTL)
 	f.api.Close()
 
 	if _, err := g.Worklist(as(t, "ann")); err == nil || FailureOf(err).Body.Reason != contract.ReasonAPIServerUnavailable {
-		t.Errorf("without an API server: %v", err)
+		t.Errorf("Worklist without an API server = %v, want the reason %s", err, contract.ReasonAPIServerUnavailable)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestGuardOfCustomKinds(t *testing.T) {
 	}
 
 	if err := may(); err == nil || FailureOf(err).Body.Right != "list rollouts.argoproj.io in namespace shop" {
-		t.Errorf("without the right to Rollouts: %v", err)
+		t.Errorf("without the right to Rollouts: %v, want a refusal that names it", err)
 	}
 
 	f.api.mu.Lock()
@@ -181,13 +181,13 @@ func TestGuardOfCustomKinds(t *testing.T) {
 	f.clock.Step(reviewTTL)
 
 	if may() != nil {
-		t.Errorf("with the right to Rollouts: %v", may())
+		t.Errorf("with the right to Rollouts: %v, want no error", may())
 	}
 
 	target.Name = "other"
 
 	if may() == nil {
-		t.Error("a workload of an unknown kind is shown")
+		t.Error("a workload of an unknown kind is shown, want an error")
 	}
 }
 
@@ -196,12 +196,12 @@ func TestReviewsAreCached(t *testing.T) {
 	f := setupCluster(t, "ann list recommendations shop")
 	login := f.do(t, http.MethodPost, contract.Prefix+contract.PathLogin, `{"token":"ann"}`)
 	if login.Code != http.StatusOK {
-		t.Fatalf("login: %d %s", login.Code, login.Body)
+		t.Fatalf("login: status %d, want %d: %s", login.Code, http.StatusOK, login.Body)
 	}
 
 	f.cookie = login.Result().Cookies()[0]
 	if f.cookie.Name != "__Host-crane-dashboard" || !f.cookie.Secure || !f.cookie.HttpOnly || f.cookie.SameSite != http.SameSiteStrictMode {
-		t.Errorf("cookie %+v", f.cookie)
+		t.Errorf("cookie = %+v, want a secure one with the prefix __Host- for this site", f.cookie)
 	}
 
 	list := func() int { return f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "").Code }
@@ -209,19 +209,19 @@ func TestReviewsAreCached(t *testing.T) {
 
 	for range 3 {
 		if status := list(); status != http.StatusOK {
-			t.Fatalf("status %d", status)
+			t.Fatalf("worklist: status %d, want %d", status, http.StatusOK)
 		}
 	}
 
 	if asked := f.api.take(); len(asked) > 0 {
-		t.Errorf("asked again within a minute: %v", asked)
+		t.Errorf("requests to the API server within a minute: %v, want none", asked)
 	}
 
 	f.clock.Step(reviewTTL)
 	list()
 
 	if len(f.api.take()) == 0 {
-		t.Error("not asked again after a minute")
+		t.Error("no request to the API server after a minute, want a new review")
 	}
 
 	f.api.mu.Lock()
@@ -231,7 +231,7 @@ func TestReviewsAreCached(t *testing.T) {
 	f.clock.Step(reviewTTL)
 
 	if list() != http.StatusForbidden {
-		t.Error("a right that was withdrawn is used after a minute")
+		t.Error("a right that was withdrawn is used after a minute, want a refusal")
 	}
 
 	f.api.mu.Lock()
@@ -241,7 +241,7 @@ func TestReviewsAreCached(t *testing.T) {
 	f.clock.Step(reviewTTL)
 
 	if status := list(); status != http.StatusServiceUnavailable {
-		t.Errorf("a token that is refused for the first time: status %d", status)
+		t.Errorf("a token that is refused for the first time: status %d, want %d", status, http.StatusServiceUnavailable)
 	}
 
 	// The API server had started and accepts it again.
@@ -256,7 +256,7 @@ func TestReviewsAreCached(t *testing.T) {
 	setRevoked(false)
 
 	if status := list(); status != http.StatusOK {
-		t.Errorf("a token that is accepted again: status %d", status)
+		t.Errorf("a token that is accepted again: status %d, want %d", status, http.StatusOK)
 	}
 
 	setRevoked(true)
@@ -269,7 +269,7 @@ func TestReviewsAreCached(t *testing.T) {
 
 	setRevoked(false)
 	if status := list(); status != http.StatusUnauthorized {
-		t.Errorf("the session of a revoked token goes on: status %d", status)
+		t.Errorf("worklist with a revoked token: status %d, want %d", status, http.StatusUnauthorized)
 	}
 }
 
@@ -279,19 +279,19 @@ func TestSessionEndsWithTheToken(t *testing.T) {
 	claims := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, f.clock.Now().Add(10*time.Second).Unix()))
 	login := f.do(t, http.MethodPost, contract.Prefix+contract.PathLogin, `{"token":"ann.`+claims+`.x"}`)
 	if login.Code != http.StatusOK {
-		t.Fatalf("login: %d %s", login.Code, login.Body)
+		t.Fatalf("login: status %d, want %d: %s", login.Code, http.StatusOK, login.Body)
 	}
 
 	f.cookie = login.Result().Cookies()[0]
 	list := func() int { return f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "").Code }
 	if status := list(); status != http.StatusOK {
-		t.Errorf("status %d", status)
+		t.Errorf("worklist: status %d, want %d", status, http.StatusOK)
 	}
 
 	f.clock.Step(11 * time.Second)
 
 	if list() != http.StatusUnauthorized {
-		t.Error("the session outlives its token")
+		t.Error("the session outlives its token, want it ended")
 	}
 }
 
@@ -303,7 +303,7 @@ func TestUnknownTokensAreBounded(t *testing.T) {
 	}
 
 	if status := list("ann"); status != http.StatusOK {
-		t.Fatalf("status %d", status)
+		t.Fatalf("worklist of ann: status %d, want %d", status, http.StatusOK)
 	}
 
 	f.api.take()
@@ -320,13 +320,13 @@ func TestUnknownTokensAreBounded(t *testing.T) {
 	}
 
 	if busy < 2*newTokensBurst {
-		t.Errorf("%d of %d unknown tokens were refused without a review", busy, 3*newTokensBurst)
+		t.Errorf("%d of %d unknown tokens were refused without a review, want at least %d", busy, 3*newTokensBurst, 2*newTokensBurst)
 	}
 	if status := list("ann"); status != http.StatusOK {
-		t.Errorf("a known person: status %d", status)
+		t.Errorf("worklist of a known person: status %d, want %d", status, http.StatusOK)
 	}
 	if status := list(strings.Repeat("x", maxToken+1)); status != http.StatusUnauthorized {
-		t.Errorf("a long token: status %d", status)
+		t.Errorf("worklist with a long token: status %d, want %d", status, http.StatusUnauthorized)
 	}
 }
 
@@ -352,10 +352,10 @@ func TestGuardOverview(t *testing.T) {
 
 	out := overview("ann")
 	if missing := out.Missing[contract.MissingCost]; missing.Reason != contract.ReasonForbidden || missing.Right != "list nodes in all namespaces" || f.prod.cluster || out.Coverage.Workloads != 2 {
-		t.Errorf("ann: %+v, cluster %v, coverage %+v", out.Missing, f.prod.cluster, out.Coverage)
+		t.Errorf("overview of ann misses %+v, cluster %v, coverage %+v, want no cost, with the missing right, and 2 workloads", out.Missing, f.prod.cluster, out.Coverage)
 	}
 	if out := overview("root"); len(out.Missing) != 0 || !f.prod.cluster {
-		t.Errorf("root: %+v, cluster %v", out.Missing, f.prod.cluster)
+		t.Errorf("overview of root misses %+v, cluster %v, want nothing missing", out.Missing, f.prod.cluster)
 	}
 }
 

@@ -46,13 +46,13 @@ func recommendation(change func(*analysisv1alpha1.Recommendation)) *analysisv1al
 func TestRowOf(t *testing.T) {
 	row := RowOf("prod", recommendation(nil))
 	if row.State != contract.StateReady || *row.Now.CPUMilli != 1500 || *row.Recommended.CPUMilli != 300 || *row.Recommended.MemoryBytes != 768<<20 {
-		t.Errorf("row %+v now %+v", row, row.Now)
+		t.Errorf("RowOf = %+v with %+v now, want 1500m now, 300m and 768Mi recommended", row, row.Now)
 	}
 	if *row.SavingPerMonth != 12.34 || *row.SavedCPUMilli != 2400 || row.Rule != "all" || len(row.Labels) != 1 || row.Labels["team"] != "a" {
-		t.Errorf("row %+v", row)
+		t.Errorf("RowOf = %+v, want a saving of 12.34, 2400m, rule all and label team", row)
 	}
 	if want := []string{"MemoryHalved", "CPUQuartered"}; !slices.Equal(row.RiskReasons, want) || row.Risk != 50 {
-		t.Errorf("risk %d %v", row.Risk, row.RiskReasons)
+		t.Errorf("risk = %d for %v, want 50 for %v", row.Risk, row.RiskReasons, want)
 	}
 
 	broken := RowOf("prod", recommendation(func(r *analysisv1alpha1.Recommendation) {
@@ -61,7 +61,7 @@ func TestRowOf(t *testing.T) {
 		r.Status.RecommendedInfo = `{"spec":{"template":{"spec":{"containers":[{"resources":{"requests":{"cpu":"x"}}}]}}}}`
 	}))
 	if broken.SavingPerMonth != nil || broken.Now != nil || broken.Recommended != nil {
-		t.Errorf("invalid numbers are shown: %+v", broken)
+		t.Errorf("row of invalid numbers = %+v, want none of them", broken)
 	}
 }
 
@@ -122,17 +122,17 @@ func TestSummarize(t *testing.T) {
 		row(contract.StateRolledBack, 0, "Resource"), row(contract.StateLearning, 0, "Resource"), row(contract.StateReady, 7, "Replicas"),
 	}, "USD", contract.Origin{}))
 	if out.Money.RecoverablePerMonth != 10 || out.Money.NeededPerMonth != 4 {
-		t.Errorf("money %+v", out.Money)
+		t.Errorf("money = %+v, want 10 recoverable and 4 needed", out.Money)
 	}
 	if c := out.Coverage; c.Workloads != 5 || c.Learning != 1 || c.WithNumber != 4 || c.Adopted != 2 {
-		t.Errorf("coverage %+v", c)
+		t.Errorf("coverage = %+v, want 5 workloads, 1 learning, 4 with a number, 2 adopted", c)
 	}
 
 	if len(out.Attention) != 2 || out.Attention[0].Reason != "RolledBack" || out.Attention[1].Reason != "UnderRequested" {
-		t.Errorf("attention %+v", out.Attention)
+		t.Errorf("attention = %+v, want the rollback first, then the low request", out.Attention)
 	}
 	if len(out.Top) != 2 || *out.Top[0].SavingPerMonth != 10 || out.Adoption.RolledBack != 1 {
-		t.Errorf("top %+v adoption %+v", out.Top, out.Adoption)
+		t.Errorf("top = %+v, adoption = %+v, want 2 rows, 10 first, and 1 rollback", out.Top, out.Adoption)
 	}
 }
 
@@ -152,14 +152,14 @@ func TestThin(t *testing.T) {
 
 	out, thinned := Thin(s, 1200)
 	if !thinned || len(out.T) > 1200 || len(out.T) != len(out.V) {
-		t.Fatalf("thinned %v, %d times, %d values", thinned, len(out.T), len(out.V))
+		t.Fatalf("Thin: thinned %v to %d times and %d values, want at most 1200", thinned, len(out.T), len(out.V))
 	}
 
 	found := map[float64]int64{}
 	gaps := 0
 	for i, v := range out.V {
 		if i > 0 && out.T[i] <= out.T[i-1] {
-			t.Fatalf("time %d after %d", out.T[i], out.T[i-1])
+			t.Fatalf("time %d follows %d, want rising times", out.T[i], out.T[i-1])
 		}
 
 		if v == nil {
@@ -171,10 +171,10 @@ func TestThin(t *testing.T) {
 	}
 
 	if found[50] != 777*60 || found[-50] != 15_001*60 || gaps < 20 {
-		t.Errorf("extremes at %d and %d, %d gaps", found[50], found[-50], gaps)
+		t.Errorf("extremes at %d and %d with %d gaps, want those of the series and 20 gaps or more", found[50], found[-50], gaps)
 	}
 	if out, thinned := Thin(series.Series{Step: time.Minute, Values: []float64{1, math.NaN(), math.Inf(1)}}, 1200); thinned || len(out.V) != 3 || out.V[1] != nil || out.V[2] != nil {
-		t.Errorf("a short series: %+v", out)
+		t.Errorf("Thin of a short series = %+v, want 3 values, two of them unknown", out)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestShared(t *testing.T) {
 	cancel()
 
 	if _, _, _, err := s.Get(canceled); !errors.Is(err, context.Canceled) {
-		t.Errorf("a request that ended: %v", err)
+		t.Errorf("Get of a request that ended = %v, want %v", err, context.Canceled)
 	}
 
 	results := make(chan error, 10)
@@ -223,17 +223,17 @@ func TestShared(t *testing.T) {
 	}
 
 	if n := reads.Load(); n != 1 {
-		t.Errorf("%d reads for 11 callers", n)
+		t.Errorf("%d reads for 11 callers, want 1", n)
 	}
 
 	fail.Store(true)
 	if v, _, stale, err := s.Get(t.Context()); err != nil || *v != 1 || stale != "" {
-		t.Errorf("fresh: %v %q %v", v, stale, err)
+		t.Errorf("Get of a fresh value = %v, stale %q, %v, want 1", v, stale, err)
 	}
 
 	clock.Step(2 * time.Minute)
 	if v, _, stale, err := s.Get(t.Context()); err != nil || *v != 1 || stale == "" {
-		t.Errorf("after an error: %v %q %v", v, stale, err)
+		t.Errorf("Get after a failed read = %v, stale %q, %v, want the value before and the reason", v, stale, err)
 	}
 
 	first := &Shared[int]{Clock: clock, TTL: time.Minute, Timeout: time.Hour, Patience: time.Second, Read: func(context.Context) (*int, error) { <-t.Context().Done(); return nil, errors.New("ended") }}
@@ -248,6 +248,6 @@ func TestShared(t *testing.T) {
 
 	clock.Step(time.Second)
 	if err := <-results; FailureOf(err).Body.Reason != contract.ReasonStarting {
-		t.Errorf("during the first read: %v", err)
+		t.Errorf("Get during the first read = %v, want the reason %s", err, contract.ReasonStarting)
 	}
 }

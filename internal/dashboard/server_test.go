@@ -98,7 +98,7 @@ func (f *fixture) login(t *testing.T) {
 
 	w := f.do(t, http.MethodGet, strings.TrimPrefix(f.Link(), "http://"+address), "")
 	if w.Code != http.StatusSeeOther || len(w.Result().Cookies()) != 1 {
-		t.Fatalf("status %d, cookies %v", w.Code, w.Result().Cookies())
+		t.Fatalf("opening the link: status %d, cookies %v, want a redirect with 1 cookie", w.Code, w.Result().Cookies())
 	}
 
 	f.cookie = w.Result().Cookies()[0]
@@ -134,7 +134,7 @@ func (f *fixture) get(t *testing.T, path string, into any) *httptest.ResponseRec
 
 	w := f.do(t, http.MethodGet, contract.Prefix+path, "")
 	if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
-		t.Fatalf("%s: status %d: %v: %s", path, w.Code, err, w.Body)
+		t.Fatalf("%s: status %d: %v, want JSON: %s", path, w.Code, err, w.Body)
 	}
 
 	return w
@@ -145,7 +145,7 @@ func reasonOf(t *testing.T, w *httptest.ResponseRecorder) contract.Reason {
 
 	var body contract.ErrorBody
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
-		t.Fatalf("status %d: no error body: %s", w.Code, w.Body)
+		t.Fatalf("status %d without an error body, want one: %s", w.Code, w.Body)
 	}
 
 	return body.Error.Reason
@@ -156,38 +156,38 @@ func TestSession(t *testing.T) {
 	f := setup(t)
 	var s contract.Session
 	if w := f.get(t, contract.PathSession, &s); w.Code != http.StatusOK || s.Authenticated || s.CSRFToken != "" || len(s.Clusters) != 0 {
-		t.Errorf("before the login: %d %+v", w.Code, s)
+		t.Errorf("session before the login: status %d, %+v, want no cluster and no token", w.Code, s)
 	}
 
 	link := strings.TrimPrefix(f.Link(), "http://"+address)
 	if w := f.do(t, http.MethodGet, "/?token=wrong", ""); len(w.Result().Cookies()) != 0 {
-		t.Error("a wrong token opens a session")
+		t.Error("a wrong token opens a session, want none")
 	}
 
 	w := f.do(t, http.MethodGet, "/%5Cevil.example/x"+strings.TrimPrefix(link, "/")+"&q=1", "")
 	if to := w.Header().Get("Location"); to != "/evil.example/x?q=1" {
-		t.Errorf("redirects to %q", to)
+		t.Errorf("the link redirects to %q, want a path of this server", to)
 	}
 
 	cookies := w.Result().Cookies()
 	if len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode {
-		t.Fatalf("cookies %+v", cookies)
+		t.Fatalf("cookies = %+v, want 1 that scripts cannot read, for this site", cookies)
 	}
 
 	if w := f.do(t, http.MethodGet, link, ""); len(w.Result().Cookies()) != 0 {
-		t.Error("the token opens a second session")
+		t.Error("the token opens a second session, want none")
 	}
 
 	f.cookie = cookies[0]
 	f.get(t, contract.PathSession, &s)
 
 	if !s.Authenticated || s.User != "ann" || s.CSRFToken == "" || len(s.Clusters) != 2 {
-		t.Errorf("session %+v", s)
+		t.Errorf("session = %+v, want that of ann with 2 clusters and a CSRF token", s)
 	}
 
 	f.clock.Step(sessionLength)
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, ""); w.Code != http.StatusUnauthorized || reasonOf(t, w) != contract.ReasonUnauthenticated {
-		t.Errorf("an expired session: status %d", w.Code)
+		t.Errorf("worklist of an expired session: status %d, want %d", w.Code, http.StatusUnauthorized)
 	}
 }
 
@@ -215,11 +215,11 @@ func TestLogout(t *testing.T) {
 	f.login(t)
 
 	if w := f.do(t, http.MethodPost, contract.Prefix+contract.PathLogout, "", contract.CSRFHeader, f.csrf); w.Code != http.StatusOK {
-		t.Fatalf("status %d", w.Code)
+		t.Fatalf("logout: status %d, want %d", w.Code, http.StatusOK)
 	}
 
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, ""); w.Code != http.StatusUnauthorized {
-		t.Errorf("after the logout: status %d", w.Code)
+		t.Errorf("worklist after the logout: status %d, want %d", w.Code, http.StatusUnauthorized)
 	}
 }
 
@@ -234,13 +234,13 @@ func TestAccess(t *testing.T) {
 
 	for _, path := range reads {
 		if w := f.do(t, http.MethodGet, contract.Prefix+path, ""); w.Code != http.StatusUnauthorized {
-			t.Errorf("GET %s without a session: status %d", path, w.Code)
+			t.Errorf("GET %s without a session: status %d, want %d", path, w.Code, http.StatusUnauthorized)
 		}
 	}
 
 	for _, path := range writes {
 		if w := f.do(t, http.MethodPost, contract.Prefix+path, "{}"); w.Code != http.StatusUnauthorized {
-			t.Errorf("POST %s without a session: status %d", path, w.Code)
+			t.Errorf("POST %s without a session: status %d, want %d", path, w.Code, http.StatusUnauthorized)
 		}
 	}
 
@@ -248,7 +248,7 @@ func TestAccess(t *testing.T) {
 	for _, path := range writes {
 		for _, token := range []string{"", "wrong"} {
 			if w := f.do(t, http.MethodPost, contract.Prefix+path, "{}", contract.CSRFHeader, token); w.Code != http.StatusForbidden || reasonOf(t, w) != contract.ReasonCSRF {
-				t.Errorf("POST %s with the token %q: status %d", path, token, w.Code)
+				t.Errorf("POST %s with the token %q: status %d, want %d", path, token, w.Code, http.StatusForbidden)
 			}
 		}
 	}
@@ -260,10 +260,10 @@ func TestAccess(t *testing.T) {
 	}
 
 	if w := f.do(t, http.MethodGet, "/workload/prod/shop", ""); !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'") || w.Body.String() != "page" {
-		t.Errorf("page %s %v", w.Body, w.Header())
+		t.Errorf("page = %s with %v, want the static page with its policy", w.Body, w.Header())
 	}
 	if len(f.prod.acted) != 0 {
-		t.Errorf("rejected requests acted: %v", f.prod.acted)
+		t.Errorf("rejected requests acted: %v, want no action", f.prod.acted)
 	}
 }
 
@@ -282,20 +282,20 @@ func TestBounds(t *testing.T) {
 	}
 
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathSession, ""); w.Code != http.StatusTooManyRequests {
-		t.Errorf("one request too many: status %d", w.Code)
+		t.Errorf("one request too many: status %d, want %d", w.Code, http.StatusTooManyRequests)
 	}
 
 	close(release)
 	for range maxConcurrent {
 		if code := <-done; code != http.StatusOK {
-			t.Errorf("status %d", code)
+			t.Errorf("a waiting request: status %d, want %d", code, http.StatusOK)
 		}
 	}
 
 	f.prod.wait = nil
 	big := `{"format":"csv","items":[{"cluster":"` + strings.Repeat("x", maxBody) + `"}]}`
 	if w := f.do(t, http.MethodPost, contract.Prefix+contract.PathExport, big, contract.CSRFHeader, f.csrf); w.Code != http.StatusRequestEntityTooLarge {
-		t.Errorf("a large body: status %d", w.Code)
+		t.Errorf("export with a large body: status %d, want %d", w.Code, http.StatusRequestEntityTooLarge)
 	}
 
 	for query, want := range map[string]int{
@@ -324,27 +324,27 @@ func TestWorklist(t *testing.T) {
 
 	var list contract.Worklist
 	if err := json.NewDecoder(z).Decode(&list); err != nil || len(list.Rows) != 202 {
-		t.Fatalf("%v, %d rows", err, len(list.Rows))
+		t.Fatalf("worklist of both clusters: %v, %d rows, want 202", err, len(list.Rows))
 	}
 
 	tag := w.Header().Get("ETag")
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "", "If-None-Match", tag); w.Code != http.StatusNotModified || w.Body.Len() != 0 {
-		t.Errorf("unchanged: status %d, %d bytes", w.Code, w.Body.Len())
+		t.Errorf("an unchanged worklist: status %d, %d bytes, want %d without a body", w.Code, w.Body.Len(), http.StatusNotModified)
 	}
 
 	f.test.list = NewWorklist([]contract.Row{{Cluster: "test", Workload: "other"}}, "USD", contract.Origin{})
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "", "If-None-Match", tag); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "other") {
-		t.Errorf("changed: status %d", w.Code)
+		t.Errorf("a changed worklist: status %d, want %d with the new row", w.Code, http.StatusOK)
 	}
 
 	f.test.err = errors.New("no route to host")
 	f.get(t, contract.PathWorklist, &list)
 
 	if len(list.Rows) != 201 || len(list.Problems) != 1 || list.Problems[0].Cluster != "test" {
-		t.Errorf("%d rows, problems %+v", len(list.Rows), list.Problems)
+		t.Errorf("%d rows, problems %+v, want 201 and the problem of test", len(list.Rows), list.Problems)
 	}
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist+"?cluster=test", ""); w.Code != http.StatusInternalServerError {
-		t.Errorf("the failed cluster alone: status %d", w.Code)
+		t.Errorf("the failed cluster alone: status %d, want %d", w.Code, http.StatusInternalServerError)
 	}
 }
 
@@ -357,22 +357,22 @@ func TestAction(t *testing.T) {
 	var result contract.ActionResult
 	w := f.do(t, http.MethodPost, contract.Prefix+contract.PathAction, body, contract.CSRFHeader, f.csrf)
 	if err := json.Unmarshal(w.Body.Bytes(), &result); err != nil || len(result.Results) != 2 || !result.DryRun || f.audit.Len() != 0 {
-		t.Fatalf("%v %s %s", err, w.Body, f.audit.String())
+		t.Fatalf("dry run: %v, want 2 results and no line in the log: %s %s", err, w.Body, f.audit.String())
 	}
 
 	f.test.err = errors.New("no route to host")
 	w = f.do(t, http.MethodPost, contract.Prefix+contract.PathAction, strings.Replace(body, "true", "false", 1), contract.CSRFHeader, f.csrf)
 	if log := f.audit.String(); w.Code != http.StatusOK || !strings.Contains(log, "user=ann action=adopt cluster=prod namespace=shop recommendation=a result=ok") || !strings.Contains(log, "no route to host") {
-		t.Errorf("status %d, log %s", w.Code, log)
+		t.Errorf("adopt: status %d, want %d and a line for each result in the log: %s", w.Code, http.StatusOK, log)
 	}
 
 	for _, bad := range []string{`{"action":"delete","items":[{"cluster":"prod"}]}`, `{"action":"adopt","items":[]}`, `{"action":"adopt","more":1}`, `{`, ``} {
 		if w := f.do(t, http.MethodPost, contract.Prefix+contract.PathAction, bad, contract.CSRFHeader, f.csrf); w.Code != 400 && w.Code != 422 {
-			t.Errorf("%s: status %d", bad, w.Code)
+			t.Errorf("POST action %s: status %d, want 400 or 422", bad, w.Code)
 		}
 	}
 
 	if w := f.do(t, http.MethodPost, contract.Prefix+contract.PathAction, body, contract.CSRFHeader, f.csrf, "Content-Type", "text/plain"); w.Code != 400 {
-		t.Errorf("a form of another page: status %d", w.Code)
+		t.Errorf("a form of another page: status %d, want 400", w.Code)
 	}
 }

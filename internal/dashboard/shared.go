@@ -106,7 +106,8 @@ func (s *Shared[T]) refresh(ctx context.Context, done chan struct{}) {
 	s.err = err
 
 	if err == nil {
-		s.value, s.readAt = value, s.Clock.Now()
+		s.value = value
+		s.readAt = s.Clock.Now()
 	}
 
 	s.pending = nil

@@ -41,6 +41,7 @@ func IndentJSON(prefix string, value any) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
+// WriteYAML writes head and then content as YAML.
 func WriteYAML(w io.Writer, head string, content any) error {
 	text, err := yaml.Marshal(content)
 	if err != nil {

@@ -60,6 +60,7 @@ type View struct {
 	*actionView
 }
 
+// New returns a view of a cluster or of the files of the settings.
 func New(config Config) *View {
 	a := &viewAccess{Config: config}
 	a.scope = shared(a, a.readScope, clusterTTL)

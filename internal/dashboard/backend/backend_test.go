@@ -85,7 +85,7 @@ func TestWhatIf(t *testing.T) {
 		}
 
 		if out.CPU == nil || out.CPU.RequestRecommended == nil || out.CPU.Replay == nil || len(out.CPU.Replay.Outcomes) < 4 {
-			t.Fatalf("%+v", out.CPU)
+			t.Fatalf("WhatIf = %+v, want a request and a replay of 4 outcomes or more", out.CPU)
 		}
 
 		return *out.CPU.RequestRecommended
@@ -95,17 +95,17 @@ func TestWhatIf(t *testing.T) {
 	median := request(contract.WhatIfSettings{CPUPercentile: share(0.5)})
 	high := request(contract.WhatIfSettings{CPUPercentile: share(0.99)})
 	if median > 0.55 || high < 0.75 {
-		t.Errorf("p50 gives %v, p99 %v: the usage is from 0.2 to 0.8 around 0.5", median, high)
+		t.Errorf("p50 gives %v, p99 %v, want at most 0.55 and at least 0.75: the usage is from 0.2 to 0.8 around 0.5", median, high)
 	}
 	if wide := request(contract.WhatIfSettings{CPUPercentile: share(0.5), CPUMargin: share(1)}); wide < 1.9*median {
-		t.Errorf("a margin of 100 %% gives %v, without %v", wide, median)
+		t.Errorf("a margin of 100 %% gives %v, want twice %v", wide, median)
 	}
 
 	if loose, strict := request(contract.WhatIfSettings{Target: share(0.3)}), request(contract.WhatIfSettings{Target: share(0.005)}); loose >= strict {
-		t.Errorf("a target of 30 %% gives %v, of 0.5 %% %v", loose, strict)
+		t.Errorf("a target of 30 %% gives %v, want less than %v of 0.5 %%", loose, strict)
 	}
 	if _, err := v.WhatIf(t.Context(), target, "none", contract.WhatIfSettings{}); dashboard.FailureOf(err).Body.Reason != contract.ReasonNotFound {
-		t.Errorf("an unknown container: %v", err)
+		t.Errorf("WhatIf of an unknown container = %v, want the reason %s", err, contract.ReasonNotFound)
 	}
 }
 
@@ -114,15 +114,15 @@ func TestWorkloadOfFiles(t *testing.T) {
 	v, target := newFileView(t)
 	detail, err := v.Workload(t.Context(), target)
 	if err != nil || len(detail.Rows) != 1 || len(detail.Containers) != 1 || len(detail.Containers[0].CPU.Steps) == 0 || detail.Containers[0].Memory != nil {
-		t.Fatalf("%v %+v", err, detail)
+		t.Fatalf("Workload of a file = %+v, %v, want 1 container with steps of CPU alone", detail, err)
 	}
 
 	s, err := v.Series(t.Context(), target, dashboard.SeriesRange{From: time.Now().Add(-time.Hour), To: time.Now(), Points: 500})
 	if err != nil || len(s.Series) != 1 || !s.Thinned || len(s.Series[0].T) > 500 || s.To-s.From != 14*24*3600 {
-		t.Errorf("%v, %d to %d", err, s.From, s.To)
+		t.Errorf("Series of a file = %v, %d to %d, want 14 days in at most 500 points", err, s.From, s.To)
 	}
 	if _, err := v.Health(t.Context()); dashboard.FailureOf(err).Body.Reason != contract.ReasonNotServed {
-		t.Errorf("health of files: %v", err)
+		t.Errorf("Health of files = %v, want the reason %s", err, contract.ReasonNotServed)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestPodPattern(t *testing.T) {
 	} {
 		matches, err := regexp.MatchString("^(?:"+podPattern(c.kind, "web")+")$", c.pod)
 		if err != nil || matches != c.want {
-			t.Errorf("%s %s: %v %v", c.kind, c.pod, matches, err)
+			t.Errorf("podPattern(%s, web) matches %s: %v, %v, want %v", c.kind, c.pod, matches, err, c.want)
 		}
 	}
 }

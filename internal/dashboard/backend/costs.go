@@ -130,7 +130,8 @@ func (v *costView) Cost(ctx context.Context, query dashboard.CostQuery) (contrac
 			return contract.Cost{}, err
 		}
 
-		out.LabelKeys, out.Stale = all.keys, cmp.Or(out.Stale, staleLabels)
+		out.LabelKeys = all.keys
+		out.Stale = cmp.Or(out.Stale, staleLabels)
 		for _, g := range all.group(found.Workloads, query.Label) {
 			out.Rows = append(out.Rows, contract.CostRow{Name: g.value, Pods: g.pods, CostShare: share(g.cost)})
 		}

@@ -107,7 +107,8 @@ func (v *autoscalingView) Forecast(ctx context.Context, namespace, name string) 
 	for k := range f.prediction.Spec.PredictionMetrics {
 		metric, replicas, err := f.read(ctx, &f.prediction.Spec.PredictionMetrics[k])
 		problem = cmp.Or(problem, err)
-		out.Metrics, out.Replicas = append(out.Metrics, metric), append(out.Replicas, replicas...)
+		out.Metrics = append(out.Metrics, metric)
+		out.Replicas = append(out.Replicas, replicas...)
 	}
 
 	if source != nil {

@@ -121,7 +121,7 @@ func openSite(t testing.TB, name string, config dashboard.Config) *hostileSite {
 
 	var session contract.Session
 	if err := json.Unmarshal(site.send(t.Context(), "GET "+contract.Prefix+contract.PathSession+" HTTP/1.1\r\n\r\n", true).Body.Bytes(), &session); err != nil || !session.Authenticated {
-		t.Fatalf("opening the dashboard of %s: %v, session %+v", name, err, session)
+		t.Fatalf("opening the dashboard of %s: %v, session %+v, want an authenticated one", name, err, session)
 	}
 
 	site.csrf = session.CSRFToken
@@ -467,7 +467,7 @@ func TestDashboardAnswersEveryRequest(t *testing.T) {
 			contract.PathNodes, contract.PathCost, contract.PathRules, contract.PathHealth, contract.PathExport, contract.PathAction,
 		} {
 			if site.answered[contract.Prefix+path+" 200"] == 0 {
-				t.Errorf("dashboard of %s: no request of %s was answered with 200", site.name, path)
+				t.Errorf("dashboard of %s: no request of %s was answered with 200, want at least one", site.name, path)
 			}
 		}
 	}

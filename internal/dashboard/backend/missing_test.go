@@ -43,7 +43,7 @@ func openLocal(t testing.TB, v dashboard.Backend) *localPage {
 	page := &localPage{server: server}
 	login := page.get(t, strings.TrimPrefix(server.Link(), "http://"+dashboardAddress))
 	if len(login.Result().Cookies()) != 1 {
-		t.Fatalf("opening %s: status %d and no session", server.Link(), login.Code)
+		t.Fatalf("opening %s: status %d and no session, want one", server.Link(), login.Code)
 	}
 
 	page.cookie = login.Result().Cookies()[0]

@@ -226,8 +226,10 @@ func addKills(out *contract.Overview, kills []contract.OOMKill) {
 // setClusterCost sets the costs of the cluster for a month.
 func setClusterCost(money *contract.Money, costs *allocation.Report) {
 	month := func(split cost.Split) *float64 { m := split.Total().PerMonth(); return &m }
-	money.ClusterPerMonth, money.RequestedPerMonth = month(costs.Allocation.Cluster), month(costs.Used.Cost.Request)
+	money.ClusterPerMonth = month(costs.Allocation.Cluster)
+	money.RequestedPerMonth = month(costs.Used.Cost.Request)
 	if costs.WithUsage {
-		money.UsedPerMonth, money.IdlePerMonth = month(costs.Used.Cost.Usage), month(costs.Idle.Usage)
+		money.UsedPerMonth = month(costs.Used.Cost.Usage)
+		money.IdlePerMonth = month(costs.Idle.Usage)
 	}
 }

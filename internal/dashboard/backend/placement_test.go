@@ -26,20 +26,20 @@ func TestPlacement(t *testing.T) {
 	v.Scheduler = newSchedulerServer(t)
 	out, err := v.Placement(t.Context(), "shop", "web")
 	if err != nil || len(out.Attempts) != 1 {
-		t.Fatalf("%v %+v", err, out)
+		t.Fatalf("Placement(shop, web) = %+v, %v, want 1 attempt", out, err)
 	}
 
 	a := out.Attempts[0]
 	if out.Pod != "shop/web" || a.Node != "cool" || a.CPUMilli != 500 || a.NodeCount != 3 || a.OtherNodes != 1 || a.Nodes[0].Verdict != "Scored" || *a.Nodes[0].Score != 100 || a.Nodes[1].Reason == "" {
-		t.Errorf("%+v", out)
+		t.Errorf("Placement(shop, web) = %+v, want 500m on node cool, 3 nodes with scores and reasons, 1 not evaluated", out)
 	}
 	if _, err := v.Placement(t.Context(), "shop", "other"); dashboard.FailureOf(err).Status != http.StatusNotFound {
-		t.Errorf("an unknown pod: %v", err)
+		t.Errorf("Placement of an unknown pod = %v, want status %d", err, http.StatusNotFound)
 	}
 
 	v.Scheduler = "http://127.0.0.1:1"
 	if _, err := v.Placement(t.Context(), "shop", "web"); dashboard.FailureOf(err).Body.Reason != contract.ReasonAPIServerUnavailable {
-		t.Errorf("no scheduler: %v", err)
+		t.Errorf("Placement without a scheduler = %v, want the reason %s", err, contract.ReasonAPIServerUnavailable)
 	}
 }
 
@@ -48,7 +48,7 @@ func TestPlacementNamesTheMissingRight(t *testing.T) {
 	refused := errors.New(`error upgrading connection: pods "crane-scheduler" is forbidden: User "ann" cannot create resource "pods/portforward" in API group "" in the namespace "crane-system"`)
 	got := dashboard.FailureOf(placementFailure("https://api", refused))
 	if got.Body.Reason != contract.ReasonForbidden || !strings.Contains(got.Body.Right, "create pods/portforward") {
-		t.Errorf("%+v", got.Body)
+		t.Errorf("placementFailure = %+v, want forbidden with the right to create pods/portforward", got.Body)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestForwardedPortHasTheToken(t *testing.T) {
 	own := &rest.Config{Host: "https://api", BearerToken: "server", Username: "server", WrapTransport: dashboard.PersonalTransport}
 	got := withToken(clusteraccess.Fixed{Config: own, Personal: true}, "ann").Config
 	if got.BearerToken != "ann" || got.Username != "" || got.WrapTransport != nil || got.Host != own.Host || own.BearerToken != "server" {
-		t.Errorf("%+v", got)
+		t.Errorf("withToken(ann) = %+v, want the token of ann and no other credentials", got)
 	}
 }
 

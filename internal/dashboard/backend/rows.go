@@ -121,7 +121,8 @@ func (v *worklistView) Worklist(ctx context.Context) (*contract.Worklist, error)
 	defer v.mu.Unlock()
 
 	if v.computedFrom != found {
-		v.computedFrom, v.computed = found, v.rowsOf(found)
+		v.computedFrom = found
+		v.computed = v.rowsOf(found)
 	}
 
 	return withStale(v.computed, stale), nil

@@ -45,7 +45,8 @@ func seriesTemplates() []seriesTemplate {
 	resourceMatchers := func(resource string) []prometheus.Matcher {
 		return []prometheus.Matcher{container, {Label: "resource", Op: "=", Value: resource}}
 	}
-	const cores, bytes = string(rightsize.Cores), string(rightsize.BytesUnit)
+	const cores = string(rightsize.Cores)
+	const bytes = string(rightsize.BytesUnit)
 	used, working := "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
 	requests, limits := "kube_pod_container_resource_requests", "kube_pod_container_resource_limits"
 
@@ -126,7 +127,9 @@ func (v *seriesView) Series(ctx context.Context, target contract.Target, timeRan
 			return out, err
 		}
 
-		out.AsOf, out.Stale, out.Thinned = min(out.AsOf, at.Unix()), cmp.Or(out.Stale, stale), out.Thinned || found.thinned
+		out.AsOf = min(out.AsOf, at.Unix())
+		out.Stale = cmp.Or(out.Stale, stale)
+		out.Thinned = out.Thinned || found.thinned
 		for _, chart := range found.series {
 			chart.Kind = template.kind
 			chart.Resource = template.resource

@@ -75,7 +75,7 @@ func TestViewersShareSeries(t *testing.T) {
 	look := func(ctx context.Context, target contract.Target, within dashboard.SeriesRange) {
 		out, err := v.Series(ctx, target, within)
 		if err != nil || len(out.Series) != len(seriesTemplates()) || out.Series[0].Container != "app" || out.Series[0].Kind != "usage" {
-			t.Errorf("%v %+v", err, out.Series)
+			t.Errorf("Series = %v, want %d charts, usage of app first: %+v", err, len(seriesTemplates()), out.Series)
 		}
 	}
 
@@ -103,7 +103,7 @@ func TestViewersShareSeries(t *testing.T) {
 
 	for _, query := range history.queries {
 		if !strings.Contains(query, `namespace="shop"`) && !strings.Contains(query, `namespace="pay"`) {
-			t.Errorf("not bound to a namespace: %s", query)
+			t.Errorf("query %s is not bound to a namespace, want shop or pay", query)
 		}
 	}
 }
@@ -122,12 +122,12 @@ func TestPrometheusDown(t *testing.T) {
 
 	history.Close()
 	if out, err := v.Series(t.Context(), target, within); err != nil || len(out.Series) != len(seriesTemplates()) {
-		t.Errorf("series that were read: %v", err)
+		t.Errorf("Series that were read = %v, want %d charts", err, len(seriesTemplates()))
 	}
 
 	within.From = within.From.Add(-time.Hour)
 	if _, err := v.Series(t.Context(), target, within); dashboard.FailureOf(err).Body.Reason != contract.ReasonHistoryUnavailable {
-		t.Errorf("others: %v", err)
+		t.Errorf("Series that were not read = %v, want the reason %s", err, contract.ReasonHistoryUnavailable)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestCostsByLabel(t *testing.T) {
 	got := labels.group(all, "team")
 	for _, g := range got {
 		if want[g.value] != [2]int{g.pods, int(g.cost.Max.Total())} {
-			t.Errorf("%q: %d pods, %v", g.value, g.pods, g.cost.Max)
+			t.Errorf("label %q has %d pods that cost %v, want %v", g.value, g.pods, g.cost.Max, want[g.value])
 		}
 	}
 

@@ -169,6 +169,7 @@ func monthlyPrice(it *sizereport.Item, kind metrics.UsageKind) float64 {
 }
 
 func resourceDetail(rec rightsize.Recommendation, kind metrics.UsageKind, usage sizereport.UsageSummary, replay rightsize.Replay, price float64) *contract.ResourceDetail {
+	// Requests are in cores and bytes on the pages.
 	sizing := rec.CPU
 	scale := 1000.0
 	out := &contract.ResourceDetail{Unit: string(rightsize.Cores)}

@@ -79,13 +79,14 @@ func (a *Access) newClient(config *rest.Config, scheme *runtime.Scheme) (client.
 	return c, nil
 }
 
+// ClientConfig returns the kubeconfig with the context, read when it is needed.
 func (a *Access) ClientConfig() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = a.Kubeconfig
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.Context})
 }
 
-// Config returns the client configuration by kubectl's loading rules, or errNoKubeconfig.
+// Config returns the client configuration by kubectl's loading rules, or ErrNoKubeconfig.
 func (a *Access) Config() (*rest.Config, error) {
 	if a.Fixed != nil {
 		return rest.CopyConfig(a.Fixed.Config), nil

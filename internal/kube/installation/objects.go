@@ -121,6 +121,7 @@ func components() []string {
 	return []string{"craned", "metric-adapter", "crane-scheduler", "crane-agent"}
 }
 
+// ComponentSelector selects the workloads of the components.
 func ComponentSelector() labels.Selector {
 	is, err := labels.NewRequirement(ComponentLabel, selection.In, components())
 	if err != nil {

@@ -44,7 +44,7 @@ func (r *statusReport) add(name string, s Status, detail, advice string) {
 // Read reads the state of all components. A read that is forbidden is a line of its own; other errors end it.
 func Read(ctx context.Context, c client.Reader, now time.Time) ([]Check, error) {
 	r := &statusReport{client: c, now: now}
-	for _, read := range []struct {
+	reads := []struct {
 		name string
 		add  func(ctx context.Context) error
 	}{
@@ -64,7 +64,9 @@ func Read(ctx context.Context, c client.Reader, now time.Time) ([]Check, error) 
 		{"vertical autoscalers", func(ctx context.Context) error {
 			return r.addObjects(ctx, "vertical autoscalers", &autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList{})
 		}},
-	} {
+	}
+
+	for _, read := range reads {
 		// The other lines are worth reading without a right or a kind that is missing.
 		err := read.add(ctx)
 		switch {

@@ -62,6 +62,7 @@ func Names(all []workload.Workload) []string {
 	return names
 }
 
+// Matches reports whether a reference names a workload: NAME, KIND/NAME, NAMESPACE/NAME or NAMESPACE/KIND/NAME.
 func Matches(ref workload.Ref, reference string) bool {
 	parts := strings.Split(reference, "/")
 	if ref.Name != parts[len(parts)-1] {
@@ -80,6 +81,7 @@ func Matches(ref workload.Ref, reference string) bool {
 	return false
 }
 
+// List returns the references of workloads for a message, the first ten by name.
 func List(all []workload.Workload) string {
 	const maxListed = 10
 	names := make([]string, 0, maxListed+1)

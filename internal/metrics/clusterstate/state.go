@@ -49,6 +49,7 @@ type State struct {
 	Sources Sources
 }
 
+// New returns the state of the namespaces; all without any. server is the name of the source in the report.
 func New(k *clusteraccess.Access, namespaces []string, source *prometheus.Source, server string, note func(string)) *State {
 	return &State{
 		Access:      k,
@@ -85,7 +86,8 @@ func (s *State) Workloads(ctx context.Context) ([]workload.Workload, error) {
 		return nil, err
 	}
 
-	s.Sources.Workloads, s.Sources.RequestsUnknown = SourceMetrics, !s.metricState.HasRequests()
+	s.Sources.Workloads = SourceMetrics
+	s.Sources.RequestsUnknown = !s.metricState.HasRequests()
 	return found, nil
 }
 
@@ -94,7 +96,8 @@ func (s *State) Constraints(ctx context.Context) (workload.Constraints, error) {
 	out, err := s.Access.ListConstraints(ctx, s.namespaces)
 	switch {
 	case err == nil:
-		s.Sources.Nodes, s.Sources.Autoscalers = s.Access.ServerName(), s.Access.ServerName()
+		s.Sources.Nodes = s.Access.ServerName()
+		s.Sources.Autoscalers = s.Access.ServerName()
 		return out, nil
 	case ctx.Err() != nil:
 		return out, err

@@ -59,6 +59,7 @@ func (e *NotFoundError) Error() string {
 	return b.String()
 }
 
+// ConfigureServerHint is the end of messages: how to name the server.
 const ConfigureServerHint = "Set --prometheus URL (or $" + EnvAddress + "), or --prometheus-service NAMESPACE/NAME[:PORT][/PATH], which is reached through the API server"
 
 // Discover finds Prometheus through the kubeconfig if no address is set. It prints the selected service.

@@ -38,12 +38,13 @@ type Server struct {
 
 	// Service is the service that is reached through the API server.
 	Service string
-	// Discovered is the server found by discoverServer, nil if the address is set.
+	// Discovered is the server found by Discover, nil if the address is set.
 	Discovered *DiscoveredServer
 	// maxAttempts is the number of attempts of a request; 0 for the default.
 	maxAttempts int
 }
 
+// NewServer returns settings with the default timeout and concurrency.
 func NewServer() *Server {
 	defaults := prometheus.DefaultConfig()
 	return &Server{Concurrency: defaults.Concurrency, Timeout: defaults.Timeout}

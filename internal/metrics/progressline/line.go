@@ -148,6 +148,7 @@ func (l *Line) Write(b []byte) (int, error) {
 	return l.out.Write(b)
 }
 
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

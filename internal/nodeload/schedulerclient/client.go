@@ -94,7 +94,7 @@ func (c Client) Explanations(ctx context.Context, namespace, name string) ([]nod
 	return nil, notRecordedError(pod, errors.Join(errs...))
 }
 
-// notRecordedError adds the exit code and the pod to errPodNotRecorded.
+// notRecordedError adds the pod to ErrPodNotRecorded and marks it as a request for something that does not exist.
 func notRecordedError(pod string, err error) error {
 	if errors.Is(err, ErrPodNotRecorded) {
 		return usererror.NotFound(fmt.Errorf("pod %s: %w", pod, err))

@@ -113,7 +113,7 @@ func WriteStrategicMerge(out, notes io.Writer, r *sizereport.Report) error {
 // StrategicMergeText returns the strategic merge patch of the workload of a report. It is empty if nothing changes or if a merge
 // cannot change the kind.
 func StrategicMergeText(r *sizereport.Report) string {
-	patches, _ := Patches(r, false)
+	patches, _ := patchesOf(r, false)
 	if len(patches) != 1 || patches[0].custom {
 		return ""
 	}

@@ -27,10 +27,12 @@ const (
 	HelmValues     = "helm-values"
 )
 
+// Formats returns the formats of patches.
 func Formats() []string {
 	return []string{Kustomize, StrategicMerge, JSONPatch, HelmValues}
 }
 
+// IsFormat reports whether an output format is one of patches.
 func IsFormat(output string) bool { return slices.Contains(Formats(), output) }
 
 // patch is the change of one workload.
@@ -61,9 +63,9 @@ type amount struct {
 	kind, resource, quantity string
 }
 
-// Patches returns the changes of the report, and the reasons for workloads that cannot be patched. Helm values do not
+// patchesOf returns the changes of the report, and the reasons for workloads that cannot be patched. Helm values do not
 // require the path of the pod template.
-func Patches(r *sizereport.Report, helmValues bool) (patches []patch, skipped []string) {
+func patchesOf(r *sizereport.Report, helmValues bool) (patches []patch, skipped []string) {
 	for _, it := range r.Items {
 		p := patch{item: it}
 		for _, c := range it.Plan.Containers {
@@ -234,7 +236,7 @@ func (p patch) removesLimit() bool {
 
 // writePatches prints the skipped workloads and calls write with the patches.
 func writePatches(notes io.Writer, r *sizereport.Report, helmValues bool, write func([]patch) error) error {
-	patches, skipped := Patches(r, helmValues)
+	patches, skipped := patchesOf(r, helmValues)
 	if len(skipped) > 0 {
 		fmt.Fprintln(notes, strings.Join(skipped, "\n"))
 	}

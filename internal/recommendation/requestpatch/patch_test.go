@@ -155,7 +155,7 @@ func jsonPatchOf(t *testing.T, r *sizereport.Report) []byte {
 	}
 
 	if len(list) != 1 || list[0].Target != (patchTarget{"apps", "v1", "Deployment", "web.v1", "shop"}) {
-		t.Fatalf("%+v", list)
+		t.Fatalf("JSON patches = %+v, want one of Deployment shop/web.v1", list)
 	}
 
 	return list[0].Patch
@@ -170,14 +170,14 @@ func TestJSONPatch(t *testing.T) {
 
 	patched, err := p.Apply(mustMarshal(t, fixtureDeployment()))
 	if err != nil {
-		t.Fatalf("%v\n%s", err, operations)
+		t.Fatalf("applying the operations: %v, want no error\n%s", err, operations)
 	}
 
 	checkPatched(t, patched)
 	reordered := fixtureDeployment()
 	reordered.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "new"}}, reordered.Spec.Template.Spec.Containers...)
 	if _, err := p.Apply(mustMarshal(t, reordered)); err == nil {
-		t.Error("no error for a moved container")
+		t.Error("applying the patch to a moved container: no error, want one")
 	}
 }
 
@@ -191,7 +191,7 @@ func TestJSONPatchRequiresContainerOrder(t *testing.T) {
 	}
 
 	if strings.TrimSpace(out.String()) != "[]" || !strings.Contains(errOut.String(), "order of its containers") {
-		t.Errorf("%s\n%s", out.String(), errOut.String())
+		t.Errorf("WriteJSONPatch without the order = %s, notes %s, want no patch and the reason", out.String(), errOut.String())
 	}
 }
 
@@ -230,16 +230,16 @@ func TestSkippedPatches(t *testing.T) {
 		r := patchFixtureReport(t)
 		r.Items[0].Workload.APIVersion, r.Items[0].Workload.Kind = c.apiVersion, c.kind
 
-		patches, skipped := Patches(r, false)
+		patches, skipped := patchesOf(r, false)
 		if len(patches) != 0 || len(skipped) != 1 || !strings.Contains(skipped[0], c.want) {
-			t.Errorf("%s: %v, %v", c.kind, patches, skipped)
+			t.Errorf("patchesOf a %s = %v, skipped %v, want none and the reason %q", c.kind, patches, skipped, c.want)
 		}
 	}
 
 	r := patchFixtureReport(t)
 	r.Items[0].Workload.APIVersion, r.Items[0].Workload.Kind = "batch/v1", "CronJob"
 	if out := renderPatches(t, StrategicMerge, r); !strings.Contains(out, "jobTemplate:\n    spec:\n      template:") {
-		t.Error(out)
+		t.Errorf("strategic merge of a CronJob lacks the path of its job template, want it in\n%s", out)
 	}
 }
 
@@ -254,12 +254,12 @@ func TestNothingToPatch(t *testing.T) {
 
 		var out, errOut bytes.Buffer
 		if err := rendererOf(output)(&out, &errOut, r); err != nil || strings.Contains(out.String(), "web") {
-			t.Errorf("%s: %v\n%s", output, err, out.String())
+			t.Errorf("%s without changes: %v, want no workload in\n%s", output, err, out.String())
 		}
 
 		var v any
 		if err := yaml.Unmarshal(out.Bytes(), &v); err != nil || !strings.Contains(errOut.String(), "Nothing to patch") {
-			t.Errorf("%s: %v, %s", output, err, errOut.String())
+			t.Errorf("%s without changes: %v, want valid YAML and a note, got %s", output, err, errOut.String())
 		}
 	}
 }

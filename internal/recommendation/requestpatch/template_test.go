@@ -48,7 +48,7 @@ func TestTemplateOf(t *testing.T) {
 
 		got := templateOf(object, c.containers)
 		if strings.Join(got.Path, ".") != c.path || !strings.Contains(got.UnknownReason, c.reason) || (got.UnknownReason == "") != (c.reason == "") {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: templateOf = %+v, want path %q, reason %q", name, got, c.path, c.reason)
 		}
 	}
 }
@@ -68,11 +68,11 @@ func TestCustomKind(t *testing.T) {
 	}
 
 	if err := yaml.Unmarshal([]byte(renderPatches(t, Kustomize, r)), &component); err != nil || len(component.Patches) != 1 {
-		t.Fatalf("%v, %+v", err, component)
+		t.Fatalf("kustomization = %+v, %v, want 1 patch", component, err)
 	}
 
 	if target := component.Patches[0].Target; target.Group != "argoproj.io" || target.Kind != "Rollout" {
-		t.Errorf("%+v", target)
+		t.Errorf("target = %+v, want the Rollout of argoproj.io", target)
 	}
 
 	operations, err := yaml.YAMLToJSON([]byte(component.Patches[0].Patch))
@@ -94,14 +94,14 @@ func TestCustomKind(t *testing.T) {
 
 	var out, errOut bytes.Buffer
 	if err := WriteStrategicMerge(&out, &errOut, r); err != nil || out.Len() > 0 || !strings.Contains(errOut.String(), "replaces the whole list of containers") {
-		t.Errorf("%v\n%s\n%s", err, out.String(), errOut.String())
+		t.Errorf("WriteStrategicMerge of a Rollout = %v, want no output and the reason\n%s\n%s", err, out.String(), errOut.String())
 	}
 
 	r.Items[0].Template = sizereport.PodTemplate{}
 	if out := renderPatches(t, HelmValues, r); !strings.Contains(out, "Rollout:") {
-		t.Errorf("Helm values do not contain the workload without a known template:\n%s", out)
+		t.Errorf("Helm values lack the workload without a known template, want it in\n%s", out)
 	}
-	if patches, skipped := Patches(r, false); len(patches) > 0 || !slices.ContainsFunc(skipped, func(l string) bool { return strings.Contains(l, "is unknown") }) {
-		t.Errorf("unread object: %v, %q", patches, skipped)
+	if patches, skipped := patchesOf(r, false); len(patches) > 0 || !slices.ContainsFunc(skipped, func(l string) bool { return strings.Contains(l, "is unknown") }) {
+		t.Errorf("patchesOf an unread object = %v, skipped %q, want none and an unknown template", patches, skipped)
 	}
 }

@@ -104,15 +104,24 @@ func (c *Collector) collectFromPrometheus(ctx context.Context) (*Report, error) 
 		fmt.Fprintln(progress, "Warning: "+d)
 	}
 
+	// Without current requests there is nothing to compare with.
 	if state.Sources.RequestsUnknown && c.NeedsRequests {
 		return nil, errors.New("--fail-on and --only compare with the current requests, which are unknown: " +
 			"there is neither a Kubernetes API nor the metric kube_pod_container_resource_requests in Prometheus")
 	}
 
-	if workloads, err = c.SelectWorkloads(workloads); err != nil {
+	workloads, err = c.SelectWorkloads(workloads)
+	if err != nil {
 		return nil, err
 	}
 
+	return c.compute(ctx, source, state, progress, workloads, now)
+}
+
+// compute reads the history of the workloads, and computes and prices their recommendations.
+func (c *Collector) compute(
+	ctx context.Context, source *prometheus.Source, state *clusterstate.State, progress *progressline.Line, workloads []workload.Workload, now time.Time,
+) (*Report, error) {
 	progress.SetPhase("listing nodes and autoscalers")
 	limits, err := state.Constraints(ctx)
 	if err != nil {
@@ -134,6 +143,7 @@ func (c *Collector) collectFromPrometheus(ctx context.Context) (*Report, error) 
 
 	usage.SetConstraints(limits)
 	out := c.NewReport(now)
+
 	// Replays take much longer than the recommendations, so the progress names them.
 	action := "computing"
 	if out.WithReplays {

@@ -73,9 +73,9 @@ func TestDefaultPricesWithoutNodes(t *testing.T) {
 	}
 
 	if !strings.Contains(stderr.String(), "Warning: API server "+server.URL+": listing Node") || !strings.Contains(r.Prices.Description(), "cannot be listed") {
-		t.Errorf("%s; %s", stderr.String(), r.Prices.Description())
+		t.Errorf("priceReport printed %q and describes the prices as %q, want a warning and that nodes cannot be listed", stderr.String(), r.Prices.Description())
 	}
 	if s := r.Items[0].Saving; s.Price.From != cost.FromPriceBook || s.Counted != 2 || s.Hourly.Total() == 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("saving = %+v, want 2 resources at the prices of the book", s)
 	}
 }

@@ -63,6 +63,7 @@ type Item struct {
 // ContainerUsage is the usage of one container over the window.
 type ContainerUsage struct{ CPU, Memory UsageSummary }
 
+// For returns the usage of a resource.
 func (u ContainerUsage) For(resource metrics.UsageKind) UsageSummary {
 	if resource == metrics.CPU {
 		return u.CPU
@@ -77,6 +78,7 @@ type UsageSummary struct {
 	Mean, P50, P95, P99, Max float64
 }
 
+// NewReport returns a report without workloads.
 func (c *Collector) NewReport(now time.Time) *Report {
 	return &Report{
 		PolicyName:    c.Policies.Default.Name,
@@ -136,6 +138,7 @@ func (r *Report) sortByName() {
 	})
 }
 
+// SummarizeUsage summarizes the usage of a container on the days from one time to another.
 func SummarizeUsage(p *rightsize.Profile, from, to time.Time) ContainerUsage {
 	var cpu, memory histogram.Counts
 	for _, d := range p.Days() {
@@ -169,6 +172,7 @@ func (r *Report) Subtitle() string {
 		series.FormatDuration(r.Window), r.Now.UTC().Format("2006-01-02 15:04 MST"))
 }
 
+// FromFiles reports whether the report is of files, which have one resource and no current requests.
 func (r *Report) FromFiles() bool { return len(r.Resources) == 1 }
 
 // PodTemplate is the path of the pod spec in an object of a custom kind, or the reason why it is unknown.
