@@ -265,7 +265,6 @@ func isAllowed(ctx context.Context, client kubernetes.Interface, r permission, n
 			Subresource: r.subresource,
 		}},
 	}, metav1.CreateOptions{})
-
 	if err != nil {
 		return false, err
 	}

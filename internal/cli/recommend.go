@@ -159,7 +159,6 @@ func (o *recommendOptions) complete() error {
 
 			return p.Validate()
 		})
-
 		if err != nil {
 			return fmt.Errorf("--history %s: %w", o.history, err)
 		}

@@ -140,7 +140,6 @@ feature-gates: {ClusterNodePrediction: true, Analysis: false}
 recommendation-configuration-file: /etc/crane/recommendation.yaml
 v: 2
 `, "--controllers=nodeload", "--api-burst=7")
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,6 @@ spec:
     horizontalPodAutoscalerConfig: {name: mine, behavior: {scaleDown: {stabilizationWindowSeconds: 120}}}
   triggers: [{type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 18 * * *, desiredReplicas: '10'}}]
 `)
-
 	if err != nil {
 		t.Fatal(err)
 	}

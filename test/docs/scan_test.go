@@ -86,7 +86,6 @@ func scanMetrics(t *testing.T, dir string) ([]metric, []string) {
 			s.add(filepath.ToSlash(relative), path, file)
 			return nil
 		})
-
 		if err != nil {
 			t.Fatal(err)
 		}

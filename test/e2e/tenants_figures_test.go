@@ -55,7 +55,6 @@ func (f *tenants) flows(t *testing.T) map[string]flow {
 
 		out[m[1]] = x
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,8 +120,8 @@ func addTrend(out *contract.Overview, record *savings.Record) {
 					continue
 				}
 
-				promised = promised + d.Promised
-				realised = realised + d.Realised
+				promised += d.Promised
+				realised += d.Realised
 				// A day that was observed in part counts as if all its hours were like those.
 				rate := func(amount float64) *float64 { v := amount / d.Hours * cost.HoursPerMonth; return &v }
 				out.Trend = append(out.Trend, contract.TrendPoint{

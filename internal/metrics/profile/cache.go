@@ -395,7 +395,6 @@ func (c *Cache) listFiles(format string) (files []cacheFile, dirs []string, err 
 
 		return nil
 	})
-
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the files of the cache: %w", err)
 	}

@@ -282,7 +282,6 @@ func (d *fixture) files(suffix string) (out []string) {
 
 		return err
 	})
-
 	if err != nil {
 		d.t.Fatal(err)
 	}

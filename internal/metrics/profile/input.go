@@ -218,12 +218,12 @@ func (u *PodUsage) Mean(namespace, pod string) (usage cost.Amounts, ok bool) {
 	var withCPU, withMemory bool
 	for _, c := range u.pods[podName{namespace, pod}] {
 		if c.cpu.n > 0 {
-			cpu = cpu + c.cpu.value()
+			cpu += c.cpu.value()
 			withCPU = true
 		}
 
 		if c.memory.n > 0 {
-			memory = memory + c.memory.value()
+			memory += c.memory.value()
 			withMemory = true
 		}
 	}

@@ -209,7 +209,6 @@ externalRules:
   resources: {overrides: {namespace: {resource: namespace}}}
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) * scalar(<<index .LabelValuesByName "factor">>)'
 `), nil)
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +297,6 @@ externalRules:
   resources: {overrides: {ns: {resource: namespace}}}
   metricsQuery: '<<.Series>>{<<.LabelMatchers>>} and x{ns="shop",a="\"<<index .LabelValuesByName "a">>\"",b=`+"`\\<<index .LabelValuesByName \"b\">>`"+`}'
 `), extra)
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,6 @@ func TestForecastsAreOfWhatIsServed(t *testing.T) {
 
 		return []string{"app_busy"}, nil
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

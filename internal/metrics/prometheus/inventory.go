@@ -119,7 +119,6 @@ func (t *ClusterState) readInventory(ctx context.Context) (*inventory, error) {
 
 			return err
 		})
-
 		if err != nil {
 			return nil, fmt.Errorf("inventory: %s: %w", m.metric, err)
 		}

@@ -93,7 +93,6 @@ func (r *ownerReader) read(ctx context.Context, from, to time.Time, in scope) (*
 
 			return nil
 		})
-
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.metric, err)
 		}

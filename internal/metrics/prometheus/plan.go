@@ -87,8 +87,8 @@ func (e estimates) samples(namespace string, from time.Time, cells int, step tim
 	sum, n := 0.0, 0
 	for i, v := range s.Values {
 		if t := s.Time(i); t.Add(s.Step).After(from) && t.Before(to) && !series.IsGap(v) {
-			sum = sum + v
-			n = n + 1
+			sum += v
+			n++
 		}
 	}
 
@@ -139,7 +139,7 @@ func planDay(namespaces []string, from time.Time, cellCount int, step time.Durat
 		}
 
 		shared = append(shared, ns)
-		sum = sum + n
+		sum += n
 		length = length + len(ns) + 1
 	}
 

@@ -178,8 +178,8 @@ func mean(values []float64) float64 {
 	sum, n := 0.0, 0
 	for _, v := range values {
 		if !math.IsNaN(v) {
-			sum = sum + v
-			n = n + 1
+			sum += v
+			n++
 		}
 	}
 

@@ -65,7 +65,6 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 		promconfig.WithIdleConnTimeout(idleTimeout),
 		promconfig.WithUserAgent("crane/"+version.String()),
 	)
-
 	if err != nil {
 		return nil, fmt.Errorf("prometheus configuration: %w", err)
 	}

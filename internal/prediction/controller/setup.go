@@ -63,7 +63,6 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 			Frequency:     cfg.Frequency,
 			Clock:         cfg.Clock,
 		})))
-
 	if err != nil {
 		return fmt.Errorf("building the controller of time series predictions: %w", err)
 	}
@@ -92,7 +91,6 @@ func AddNodesToManager(ctx context.Context, mgr manager.Manager, systemNamespace
 			Clock:           clk,
 			SystemNamespace: systemNamespace,
 		})))
-
 	if err != nil {
 		return fmt.Errorf("building the controller of cluster node predictions: %w", err)
 	}

@@ -97,8 +97,8 @@ type mean struct {
 
 func (m *mean) add(v float64) {
 	if !math.IsNaN(v) {
-		m.sum = m.sum + v
-		m.n = m.n + 1
+		m.sum += v
+		m.n++
 	}
 }
 
@@ -112,12 +112,12 @@ func (m mean) value() float64 {
 
 // add returns the sums of both scores, without ageing either.
 func (s score) add(o score) score {
-	s.Samples = s.Samples + o.Samples
-	s.Covered = s.Covered + o.Covered
-	s.Errors = s.Errors + o.Errors
-	s.Actual = s.Actual + o.Actual
-	s.Pinball = s.Pinball + o.Pinball
-	s.PlainPinball = s.PlainPinball + o.PlainPinball
+	s.Samples += o.Samples
+	s.Covered += o.Covered
+	s.Errors += o.Errors
+	s.Actual += o.Actual
+	s.Pinball += o.Pinball
+	s.PlainPinball += o.PlainPinball
 
 	return s
 }
@@ -136,12 +136,12 @@ func (s score) isValid() bool {
 func (s *score) age(at int64) {
 	if s.At != 0 && at > s.At {
 		w := math.Exp2(-float64(at-s.At) / scoreHalfLife.Seconds())
-		s.Samples = s.Samples * w
-		s.Covered = s.Covered * w
-		s.Errors = s.Errors * w
-		s.Actual = s.Actual * w
-		s.Pinball = s.Pinball * w
-		s.PlainPinball = s.PlainPinball * w
+		s.Samples *= w
+		s.Covered *= w
+		s.Errors *= w
+		s.Actual *= w
+		s.Pinball *= w
+		s.PlainPinball *= w
 	}
 
 	s.At = at

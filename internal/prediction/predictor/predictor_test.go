@@ -560,7 +560,6 @@ func TestBadRequests(t *testing.T) {
 
 		return c
 	}())
-
 	if err != nil {
 		t.Fatal(err)
 	}

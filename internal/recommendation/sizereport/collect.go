@@ -136,7 +136,6 @@ func (c *Collector) compute(
 		NodeGroups: limits.Nodes.Of,
 		Reaction:   c.Reaction,
 	})
-
 	if err != nil {
 		return nil, err
 	}

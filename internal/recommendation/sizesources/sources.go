@@ -80,8 +80,8 @@ func templateSource(w workload.Workload) Source {
 	var sum workload.Resources
 	for _, c := range w.Containers {
 		if c.Role != workload.Init {
-			sum.CPU = sum.CPU + c.Requests.CPU
-			sum.Memory = sum.Memory + c.Requests.Memory
+			sum.CPU += c.Requests.CPU
+			sum.Memory += c.Requests.Memory
 		}
 	}
 
@@ -305,8 +305,8 @@ func horizontalSources(ctx context.Context, c client.Reader, target workload.Wor
 func sumOf(size adoption.Size) workload.Resources {
 	var sum workload.Resources
 	for _, c := range size.Containers {
-		sum.CPU = sum.CPU + valueOrZero(c.CPURequest)
-		sum.Memory = sum.Memory + valueOrZero(c.MemoryRequest)
+		sum.CPU += valueOrZero(c.CPURequest)
+		sum.Memory += valueOrZero(c.MemoryRequest)
 	}
 
 	return sum

@@ -206,7 +206,6 @@ func (c *cluster) startAdapter(ctx context.Context, o options, logFile string) (
 		Args:    []string{"--lister-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port)},
 		Env:     []string{"CRANE_SYSTEM_NAMESPACE=crane-system"},
 	})
-
 	if err != nil {
 		return nil, err
 	}

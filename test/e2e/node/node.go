@@ -106,7 +106,6 @@ func Main(m *testing.M, setup Setup) int {
 		// The kernel stops the control plane with this process, the first of its PID namespace.
 		return m.Run()
 	})
-
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return max(status, 1)
@@ -126,7 +125,6 @@ func openCluster(setup Setup) (*realnode.Cluster, error) {
 		Components:    []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
 		ExtraArgs:     realnode.APIServerArgs(),
 	})
-
 	if err != nil {
 		return nil, err
 	}

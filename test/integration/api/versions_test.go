@@ -190,7 +190,6 @@ func (k nextKind) rewrite(t *testing.T, o *unstructured.Unstructured) {
 		written, err := k.on(o, newVersion).Update(ctx, read, metav1.UpdateOptions{})
 		return err == nil && written.GetResourceVersion() != read.GetResourceVersion(), err
 	})
-
 	if err != nil {
 		t.Fatalf("storing %s again: %v", o.GetName(), err)
 	}

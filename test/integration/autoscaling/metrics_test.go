@@ -254,7 +254,6 @@ func serveMetrics(ctx context.Context, c client.Client) (*fakeMetricsAPI, error)
 				Service: &apiregistrationv1.ServiceReference{Namespace: "crane-system", Name: "metrics", Port: &port},
 			},
 		}, metav1.CreateOptions{})
-
 		if err != nil {
 			return nil, err
 		}

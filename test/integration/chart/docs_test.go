@@ -122,7 +122,6 @@ func recipesOfDocs(t *testing.T) []recipe {
 
 		return nil
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

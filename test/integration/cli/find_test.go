@@ -86,7 +86,6 @@ func expose(t *testing.T, ns, name string, labels map[string]string, port int32)
 			Ports:     []corev1.EndpointPort{{Name: "http", Port: port}},
 		}},
 	}, metav1.CreateOptions{})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,6 @@ func TestKustomizationNamesEveryFile(t *testing.T) {
 
 		return err
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,6 @@ func serveExtension(t *testing.T, namespace, group, version string, objects map[
 			Service:  &apiregistrationv1.ServiceReference{Namespace: namespace, Name: service, Port: &e.port},
 		},
 	}, metav1.CreateOptions{})
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +273,6 @@ func TestAutoscalerReadsAggregatedMetrics(t *testing.T) {
 			}},
 		},
 	}, metav1.CreateOptions{})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,6 @@ func registerNode(t testing.TB, client kubernetes.Interface, name string) {
 			LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
 		}},
 	}})
-
 	if err != nil {
 		t.Fatal(err)
 	}

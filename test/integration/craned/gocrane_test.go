@@ -51,7 +51,6 @@ func TestAnnotationsOfGocrane(t *testing.T) {
 			d.Annotations = map[string]string{key: stale}
 			return update()
 		})
-
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,6 @@ func PodToken(t *testing.T, control *controlplane.ControlPlane, node string) kub
 			TerminationGracePeriodSeconds: new(int64(0)),
 		},
 	}, metav1.CreateOptions{})
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +54,6 @@ func PodToken(t *testing.T, control *controlplane.ControlPlane, node string) kub
 			UID:        pod.UID,
 		}},
 	}, metav1.CreateOptions{})
-
 	if err != nil {
 		t.Fatal(err)
 	}

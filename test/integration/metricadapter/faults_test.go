@@ -263,7 +263,7 @@ func (a adapter) kubernetesRequests(t *testing.T) float64 {
 				t.Fatal(err)
 			}
 
-			sum = sum + v
+			sum += v
 			found = true
 		}
 	}

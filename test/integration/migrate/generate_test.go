@@ -237,7 +237,6 @@ func (f *fixture) create(manager string, owned bool, objects ...*object) {
 					o.Object["status"] = deepCopy(status)
 					return f.client.Status().Update(f.Context(), o, client.FieldOwner(manager))
 				})
-
 				if err != nil {
 					return fmt.Errorf("%s: %w", migrate.RefOf(o), err)
 				}

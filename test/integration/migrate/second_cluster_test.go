@@ -180,7 +180,6 @@ func (f *fixture) checkImported(dir string) {
 
 		return nil
 	})
-
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -68,7 +68,6 @@ func (f *fixture) checkExport(dir string) {
 
 			return err
 		})
-
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -57,7 +57,6 @@ func TestExamplesOfGocrane(t *testing.T) {
 
 		return nil
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

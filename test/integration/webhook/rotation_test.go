@@ -125,7 +125,6 @@ func startServer(t *testing.T, address string, clk *testingclock.FakeClock) {
 			Authority: 40 * time.Minute, AuthorityRenewal: 20 * time.Minute, Serving: 12 * time.Minute, ServingRenewal: 6 * time.Minute, Overlap: 3 * time.Minute,
 		},
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +224,6 @@ webhooks:
   admissionReviewVersions: [v1]
   matchConditions: [{name: one, expression: "object.metadata.name == 'sentinel-0'"}]
 `)
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,13 +85,13 @@ func (d Dashboard) JSON() ([]byte, error) {
 			width, height := p.size()
 			if x+width > gridWidth {
 				x = 0
-				y = y + tallest
+				y += tallest
 				tallest = 0
 			}
 
 			id++
 			panels = append(panels, p.render(id, position(x, y, width, height), source))
-			x = x + width
+			x += width
 			tallest = max(tallest, height)
 		}
 

@@ -103,7 +103,7 @@ func (l scenario) runOnce(ctx context.Context, layout cgroup.Layout, out io.Writ
 		now, err := readSettings(layout, l.Group)
 		for path, value := range before {
 			if now[path] != value {
-				n = n + 1
+				n++
 				err = errors.Join(err, fmt.Errorf("%s: %s, was %s", path, now[path], value))
 			}
 		}
