@@ -84,6 +84,7 @@ func (o *options) writeSBOMs(ctx context.Context, command string, table io.Write
 
 		// The document names the digest of the binary, as no image carries it here.
 		digest := fmt.Sprintf("sha256:%x", sha256.Sum256(binary))
+
 		document, err := spdx(content, digest)
 		if err != nil {
 			return fmt.Errorf("%s: %w", text, err)

@@ -52,6 +52,7 @@ func contractTypes(dir string) ([]byte, error) {
 				switch s := spec.(type) {
 				case *ast.ValueSpec:
 					constant(&b, s, unions)
+
 				case *ast.TypeSpec:
 					// Structs become interfaces where they stand; named strings wait until their constants are known.
 					if st, ok := s.Type.(*ast.StructType); ok {

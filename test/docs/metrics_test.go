@@ -63,6 +63,7 @@ func binariesOf(dir string) []string {
 		return []string{"crane-scheduler"}
 	case strings.HasPrefix(dir, "internal/metricadapter"):
 		return []string{"metric-adapter"}
+
 	case strings.HasSuffix(dir, "/nodeloadpolicy"), strings.HasSuffix(dir, "/policyfile"):
 		return []string{"craned", "crane-scheduler"}
 	case strings.HasSuffix(dir, "/certificates"):

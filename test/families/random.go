@@ -135,6 +135,7 @@ func (p *profile) at(r *rand.Rand, t time.Time, hours float64) float64 {
 
 	// A level that wanders slowly, drifts, and now and then shifts for good.
 	keep := math.Exp(-hours / p.slowHours)
+
 	p.slow = keep*p.slow + math.Sqrt(1-keep*keep)*p.slowNoise*r.NormFloat64()
 	p.level *= math.Exp(p.trend * hours / 24)
 	if r.Float64() < p.shifts*hours/24 {
@@ -149,6 +150,7 @@ func (p *profile) at(r *rand.Rand, t time.Time, hours float64) float64 {
 
 	// The shape of the day: the sum of its bumps, moved by the jitter of the day.
 	load := 0.0
+
 	hour := float64(t.Unix()%86400) / 3600
 	for _, b := range p.bumps {
 		d := math.Abs(math.Remainder(hour-b.hour-p.moved, 24)) / b.hours
@@ -173,6 +175,7 @@ func (p *profile) at(r *rand.Rand, t time.Time, hours float64) float64 {
 
 	// Outages come last: during one there is no load at all.
 	v *= p.odd
+
 	if p.out -= hours; p.out > 0 {
 		return 0
 	}

@@ -57,6 +57,7 @@ func readCSV(path string) (series.Series, error) {
 
 	// Samples go to the nearest cell of the grid; cells without one are gaps.
 	out := series.Series{Start: time.Unix(at[0], 0).UTC(), Step: time.Duration(step) * time.Second}
+
 	out.Values = make([]float64, (at[len(at)-1]-at[0])/step+1)
 	for i := range out.Values {
 		out.Values[i] = series.Gap()

@@ -170,6 +170,7 @@ func (c *cluster) settle(ctx context.Context) error {
 
 	// A status counts as seen when craned has written what follows from it.
 	fmt.Printf("start: %d autoscalers have their HPA and their prediction after %v\n", c.scalers, time.Since(c.began).Round(time.Second))
+
 	for {
 		remaining, err := c.unsettled(ctx)
 		if err != nil {
@@ -224,6 +225,7 @@ func (c *cluster) writeStatuses(ctx context.Context, i int) error {
 
 	unchangedPrediction := tsp.DeepCopy()
 	now := metav1.Now()
+
 	// It plays the prediction controller as well: a constant forecast of two hours.
 	status := predictionv1alpha1.PredictionMetricStatus{
 		ResourceIdentifier: "resource.cpu",

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command craned measures one full pass of the Resource recommender over a large cluster, ten quiet minutes after it, and
+// Command craned measures one full run of the Resource recommender over a large cluster, ten quiet minutes after it, and
 // what roll-outs leave in memory. The API server is real and its Deployments are objects without pods; Prometheus is a real
 // engine in a process of its own, on a data set that is written once, whose time is reported apart; craned is the real
 // binary with the rights of config/rbac.
@@ -49,8 +49,8 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "bin", "directory of craned and controlplane")
 	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "bench", "craned"), "directory of the data set")
 	flag.BoolVar(&o.keep, "keep", false, "take the data set that is there, however old it is; without it, one that no longer reaches to now is written anew")
-	flag.DurationVar(&o.bound, "bound", time.Hour, "longest time for a pass")
-	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of craned and of the API server in the first minute of the pass, and of craned's heap after it; empty for none")
+	flag.DurationVar(&o.bound, "bound", time.Hour, "longest time for a run")
+	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of craned and of the API server in the first minute of the run, and of craned's heap after it; empty for none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -102,7 +102,7 @@ func run(ctx context.Context, o options) (err error) {
 	m.table.add("cluster", c.description, "")
 
 	// The table is printed after a failure, too: each part takes minutes.
-	for _, part := range []func(context.Context) error{m.pass, m.secondPass, m.measureIdle, m.rollOut} {
+	for _, part := range []func(context.Context) error{m.firstRun, m.secondRun, m.measureIdle, m.rollOut} {
 		if err := part(ctx); err != nil {
 			m.table.print()
 			return errors.Join(err, d.tail())

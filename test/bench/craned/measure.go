@@ -31,8 +31,8 @@ type measurement struct {
 
 const ruleName = "bench"
 
-// pass runs a rule over all workloads once.
-func (m *measurement) pass(ctx context.Context) error {
+// firstRun runs a rule over all workloads once.
+func (m *measurement) firstRun(ctx context.Context) error {
 	before, err := m.count(ctx)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (m *measurement) pass(ctx context.Context) error {
 	go func() { profiled <- m.craned.profile(ctx, m.profiles, "cpu.pb.gz", "profile?seconds=60") }()
 	go func() { profiled <- m.cluster.profile(ctx, m.profiles) }()
 
-	after, err := m.complete(ctx, "one pass", 1, before)
+	after, err := m.complete(ctx, "one run", 1, before)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (m *measurement) pass(ctx context.Context) error {
 		return err
 	}
 
-	m.table.add("one pass of Resource, from the rule to its status", wallOf(before, after), "5 min")
+	m.table.add("one run of Resource, from the rule to its status", wallOf(before, after), "5 min")
 	m.table.add("  recommendations, of them ready", fmt.Sprintf("%d, %d", all, ready), "")
 	m.spent("  ", after.since(before))
 
@@ -106,7 +106,7 @@ func (m *measurement) ready(ctx context.Context) (ready, all int, err error) {
 	return ready, len(list.Items), nil
 }
 
-// spent records the cost of a pass.
+// spent records the cost of a run.
 func (m *measurement) spent(indent string, d counters) {
 	m.table.add(indent+"queries", fmt.Sprint(d.queries), "")
 	m.table.add(indent+"CPU of craned, the API server, Prometheus", fmt.Sprintf("%.0f s, %.0f s, %.0f s", d.craned.Seconds(), d.server.Seconds(), d.prometheus.Seconds()), "")
@@ -170,8 +170,8 @@ func (m *measurement) settle(ctx context.Context) (counters, error) {
 	return last, nil
 }
 
-// secondPass runs a second round, in which the numbers are those of the first or next to it.
-func (m *measurement) secondPass(ctx context.Context) error {
+// secondRun runs the rule a second time, in which the numbers are those of the first or next to it.
+func (m *measurement) secondRun(ctx context.Context) error {
 	before, err := m.count(ctx)
 	if err != nil {
 		return err
@@ -184,12 +184,12 @@ func (m *measurement) secondPass(ctx context.Context) error {
 		return err
 	}
 
-	after, err := m.complete(ctx, "second pass", 2, before)
+	after, err := m.complete(ctx, "second run", 2, before)
 	if err != nil {
 		return err
 	}
 
-	m.table.add("a second pass, in which hardly anything has changed", wallOf(before, after), "")
+	m.table.add("a second run, in which hardly anything has changed", wallOf(before, after), "")
 	m.spent("  ", after.since(before))
 
 	if after, err = m.settle(ctx); err != nil {
@@ -203,8 +203,8 @@ func (m *measurement) secondPass(ctx context.Context) error {
 	return nil
 }
 
-// complete waits for the end of a round and reports progress.
-func (m *measurement) complete(ctx context.Context, what string, round int32, before counters) (counters, error) {
+// complete waits for the end of a run and reports progress.
+func (m *measurement) complete(ctx context.Context, what string, run int32, before counters) (counters, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.bound)
 	defer cancel()
 
@@ -215,7 +215,7 @@ func (m *measurement) complete(ctx context.Context, what string, round int32, be
 			return counters{}, err
 		}
 
-		if rule.Status.RunNumber >= round {
+		if rule.Status.RunNumber >= run {
 			return m.count(ctx)
 		}
 
@@ -236,7 +236,7 @@ func (m *measurement) complete(ctx context.Context, what string, round int32, be
 		}
 
 		if err := sleep(ctx, time.Second); err != nil {
-			return counters{}, fmt.Errorf("round %d did not end: %w; %+v", round, err, rule.Status)
+			return counters{}, fmt.Errorf("run %d did not end: %w; %+v", run, err, rule.Status)
 		}
 	}
 }

@@ -82,26 +82,26 @@ func (m *measurement) heapInUse(ctx context.Context) (int64, error) {
 
 // roll is one roll-out of one workload: its template changes, a pod of the new template runs, the last one goes. ReplicaSets
 // are left out, as craned does not watch them; one pod stands for all of a workload.
-func (c *cluster) roll(ctx context.Context, w, round int) error {
+func (c *cluster) roll(ctx context.Context, w, rollOut int) error {
 	d := c.deployment(w)
-	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"rolled":"%d"}}}}}`, round)
+	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"rolled":"%d"}}}}}`, rollOut)
 	if err := c.client.Patch(ctx, d, client.RawPatch(types.StrategicMergePatchType, []byte(patch))); err != nil {
 		return err
 	}
 
 	controller := true
-	named := func(round int) *corev1.Pod {
+	named := func(rollOut int) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace,
-			Name:      fmt.Sprintf("%s-%08x-xxxxx", d.Name, round),
+			Name:      fmt.Sprintf("%s-%08x-xxxxx", d.Name, rollOut),
 			Labels:    d.Spec.Template.Labels,
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: fmt.Sprintf("%s-%08x", d.Name, round), UID: d.UID, Controller: &controller,
+				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: fmt.Sprintf("%s-%08x", d.Name, rollOut), UID: d.UID, Controller: &controller,
 			}},
 		}}
 	}
 
-	pod := named(round)
+	pod := named(rollOut)
 	pod.Spec = d.Spec.Template.Spec
 	if err := c.client.Create(ctx, pod); err != nil {
 		return err
@@ -114,9 +114,9 @@ func (c *cluster) roll(ctx context.Context, w, round int) error {
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 	}}
 
-	if err := c.client.Status().Update(ctx, pod); err != nil || round == 0 {
+	if err := c.client.Status().Update(ctx, pod); err != nil || rollOut == 0 {
 		return err
 	}
 
-	return client.IgnoreNotFound(c.client.Delete(ctx, named(round-1), client.GracePeriodSeconds(0)))
+	return client.IgnoreNotFound(c.client.Delete(ctx, named(rollOut-1), client.GracePeriodSeconds(0)))
 }

@@ -82,6 +82,7 @@ func build(ctx context.Context, s shape, dir string) error {
 
 	// The file marks the data set as complete; an interrupted build has none.
 	stats.Took = time.Since(begin)
+
 	raw, err := json.Marshal(stats)
 	if err != nil {
 		return err
@@ -108,6 +109,7 @@ func (s shape) containerSeries(i int) []promserver.Series {
 	ns := s.namespace(i)
 	pod := fmt.Sprintf("%s-x8k2%c", replicaSet(workload), letters[i%s.podsPerWorkload])
 	node := fmt.Sprintf("node-%04d", i%500)
+
 	// Names have the lengths of real ones, as the size of labels matters to Prometheus.
 	id := fmt.Sprintf("/kubepods.slice/kubepods-burstable.slice/pod%08x.slice/cri-%016x.scope", i, uint64(i)*0x9e3779b97f4a7c15)
 

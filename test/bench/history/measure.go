@@ -39,6 +39,7 @@ func measureRead(ctx context.Context, cfg prometheus.Config, s shape, dir string
 
 	cfg.Address = address
 	cfg.Now = func() time.Time { return s.end }
+
 	// The server is stopped in any case: its use of resources is known at its end only.
 	results, readErr := read(ctx, cfg, s)
 	usage, err := server.stop()

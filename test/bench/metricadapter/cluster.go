@@ -134,6 +134,7 @@ func (c *cluster) createAutoscaler(ctx context.Context, i int, o options) error 
 
 	// Each metric gets a forecast of two windows, as craned writes it.
 	now := time.Now().Truncate(time.Minute)
+
 	status := predictionv1alpha1.TimeSeriesPredictionStatus{}
 	for _, identifier := range identifiers() {
 		tsp.Spec.PredictionMetrics = append(tsp.Spec.PredictionMetrics, predictionv1alpha1.PredictionMetric{

@@ -85,6 +85,7 @@ func (s Suite) run(ctx context.Context, m controlplanetest.Runner) (status int, 
 	// ForMain returns a status only, so that errors of the set-up are carried past it.
 	var failed error
 	stop := func() error { return nil }
+
 	status = controlplanetest.ForMain(runner(func() int {
 		code := 1
 		if failed == nil {

@@ -226,14 +226,17 @@ func TestShippedConfigurations(t *testing.T) {
 // replaceKubeScheduler installs the component that grants kube-scheduler's user the rights of the plugins.
 func replaceKubeScheduler(t *testing.T) {
 	t.Helper()
+
 	objects, err := manifest.ReadDir(config.Components, "components/replace-kube-scheduler")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	applier, err := manifest.NewApplier(control.Config(), "replace-kube-scheduler")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := applier.Apply(t.Context(), objects...); err != nil {
 		t.Fatal(err)
 	}
