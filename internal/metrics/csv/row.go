@@ -162,9 +162,9 @@ func tooManyCells(sorted []row, step int64) error {
 
 // shorten truncates a text for an error.
 func shorten(text string) string {
-	const most = 40
-	if len(text) > most {
-		return text[:most] + "..."
+	const maxLength = 40
+	if len(text) > maxLength {
+		return text[:maxLength] + "..."
 	}
 
 	return text

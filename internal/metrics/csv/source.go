@@ -91,14 +91,14 @@ func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[
 		}
 
 		for _, f := range s.files {
-			whole, err := s.resample(f.Series, req.Step)
+			resampled, err := s.resample(f.Series, req.Step)
 			if err != nil {
 				yield(metrics.Chunk{}, fmt.Errorf("series %s: %w", f.Name, err))
 				return
 			}
 
 			key := metrics.ContainerKey{Workload: workload.Ref{Kind: Kind, Name: f.Name}, Pod: f.Name, Container: f.Name}
-			for chunk, err := range metrics.SplitDays(ctx, key, clip(whole, req.Start, req.End)) {
+			for chunk, err := range metrics.SplitDays(ctx, key, clip(resampled, req.Start, req.End)) {
 				if !yield(chunk, err) || err != nil {
 					return
 				}
@@ -107,16 +107,16 @@ func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[
 	}
 }
 
-func (s *Source) resample(whole series.Series, step time.Duration) (series.Series, error) {
-	if step <= whole.Step || len(whole.Values) == 0 {
-		return whole, nil
+func (s *Source) resample(original series.Series, step time.Duration) (series.Series, error) {
+	if step <= original.Step || len(original.Values) == 0 {
+		return original, nil
 	}
 
 	if s.resource == metrics.Memory {
-		return whole.Resample(step, series.Max)
+		return original.Resample(step, series.Max)
 	}
 
-	return whole.Resample(step, series.Mean)
+	return original.Resample(step, series.Mean)
 }
 
 // clip returns the values at or after start and before end; a zero time means unbounded.

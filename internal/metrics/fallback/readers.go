@@ -25,36 +25,36 @@ var (
 
 // Capabilities returns the capabilities that any of the sources has.
 func (l *List) Capabilities() metrics.Capabilities {
-	has := func(supported func(metrics.Capabilities) bool) bool {
+	anySource := func(supported func(metrics.Capabilities) bool) bool {
 		return slices.ContainsFunc(l.sources, func(m member) bool { return supported(m.Capabilities) })
 	}
 
 	out := metrics.Capabilities{Caching: l.caching}
-	if has(func(c metrics.Capabilities) bool { return c.Usage != nil }) {
+	if anySource(func(c metrics.Capabilities) bool { return c.Usage != nil }) {
 		out.Usage = l
 	}
 
-	if has(func(c metrics.Capabilities) bool { return c.OOM != nil }) {
+	if anySource(func(c metrics.Capabilities) bool { return c.OOM != nil }) {
 		out.OOM = l
 	}
 
-	if has(func(c metrics.Capabilities) bool { return c.Heaps != nil }) {
+	if anySource(func(c metrics.Capabilities) bool { return c.Heaps != nil }) {
 		out.Heaps = l
 	}
 
-	if has(func(c metrics.Capabilities) bool { return c.Hourly != nil }) {
+	if anySource(func(c metrics.Capabilities) bool { return c.Hourly != nil }) {
 		out.Hourly = l
 	}
 
-	if has(func(c metrics.Capabilities) bool { return c.Aggregates != nil }) {
+	if anySource(func(c metrics.Capabilities) bool { return c.Aggregates != nil }) {
 		out.Aggregates = l
 	}
 
-	if has(func(c metrics.Capabilities) bool { return c.Queries != nil }) {
+	if anySource(func(c metrics.Capabilities) bool { return c.Queries != nil }) {
 		out.Queries = l
 	}
 
-	if has(func(c metrics.Capabilities) bool { return c.Realtime != nil }) {
+	if anySource(func(c metrics.Capabilities) bool { return c.Realtime != nil }) {
 		out.Realtime = l
 	}
 

@@ -85,7 +85,9 @@ func checkLimits(data []byte) error {
 			}
 		}
 
-		switch series++; {
+		series++
+
+		switch {
 		case series > maxSeries:
 			return errTooManySeries
 		case labels > maxLabels:

@@ -207,9 +207,9 @@ func containerMetric(resource metrics.UsageKind, key metrics.ContainerKey) *data
 }
 
 // withPod adds the pod and node of the i-th series. Without the label pod, each series belongs to a pod named after the workload.
-func withPod(key metrics.ContainerKey, one *datasourcepb.TimeSeries, i int) metrics.ContainerKey {
+func withPod(key metrics.ContainerKey, timeSeries *datasourcepb.TimeSeries, i int) metrics.ContainerKey {
 	key.Pod = fmt.Sprintf("%s-%d", key.Workload.Name, i)
-	for _, l := range one.GetLabels() {
+	for _, l := range timeSeries.GetLabels() {
 		switch {
 		case l.GetName() == "pod" && l.GetValue() != "":
 			key.Pod = l.GetValue()
@@ -247,8 +247,8 @@ func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[
 				return
 			}
 
-			for i, one := range list {
-				for chunk, err := range metrics.SplitDays(ctx, withPod(key, one, i), onGrid(one, w)) {
+			for i, timeSeries := range list {
+				for chunk, err := range metrics.SplitDays(ctx, withPod(key, timeSeries, i), onGrid(timeSeries, w)) {
 					if !yield(chunk, err) || err != nil {
 						return
 					}
@@ -296,15 +296,15 @@ func (s *Source) CurrentUsage(ctx context.Context, resource metrics.UsageKind, n
 				return
 			}
 
-			for i, one := range list {
-				samples := one.GetSamples()
+			for i, timeSeries := range list {
+				samples := timeSeries.GetSamples()
 				if len(samples) == 0 || !isValid(samples[len(samples)-1].GetValue()) {
 					continue
 				}
 
 				last := samples[len(samples)-1]
 				if !yield(metrics.Reading{
-					Key:    withPod(key, one, i),
+					Key:    withPod(key, timeSeries, i),
 					Time:   time.Unix(last.GetTimestamp(), 0).UTC(),
 					Window: latestWindow,
 					Value:  last.GetValue(),
@@ -375,13 +375,13 @@ func grid(w metrics.Window) (metrics.Window, error) {
 }
 
 // onGrid places samples on the grid. The last sample of a cell wins; an invalid one is a gap.
-func onGrid(one *datasourcepb.TimeSeries, w metrics.Window) series.Series {
+func onGrid(timeSeries *datasourcepb.TimeSeries, w metrics.Window) series.Series {
 	out := series.Series{Start: w.Start, Step: w.Step, Values: make([]float64, max(0, w.End.Sub(w.Start)/w.Step))}
 	for i := range out.Values {
 		out.Values[i] = series.Gap()
 	}
 
-	for _, s := range one.GetSamples() {
+	for _, s := range timeSeries.GetSamples() {
 		at := time.Unix(s.GetTimestamp(), 0)
 		if at.Before(w.Start) || !at.Before(w.End) {
 			continue
@@ -401,8 +401,8 @@ func onGrid(one *datasourcepb.TimeSeries, w metrics.Window) series.Series {
 // sum adds series by cell. A cell is a gap where all series have a gap; the sum of no series is empty.
 func sum(list []*datasourcepb.TimeSeries, w metrics.Window) series.Series {
 	var out series.Series
-	for _, one := range list {
-		next := onGrid(one, w)
+	for _, timeSeries := range list {
+		next := onGrid(timeSeries, w)
 		if out.Values == nil {
 			out = next
 			continue

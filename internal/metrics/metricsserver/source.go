@@ -67,13 +67,13 @@ func (s *Source) CurrentUsage(ctx context.Context, resource metrics.UsageKind, n
 			for i := range list.Items {
 				pod := &list.Items[i]
 				for _, c := range pod.Containers {
-					quantity, known := c.Usage[corev1.ResourceName(resource)]
+					quantity, measured := c.Usage[corev1.ResourceName(resource)]
 					value := quantity.AsApproximateFloat64()
-					if !known || value < 0 {
+					if !measured || value < 0 {
 						continue
 					}
 
-					reading := metrics.Reading{
+					sample := metrics.Reading{
 						Key: metrics.ContainerKey{
 							Workload: workload.Ref{
 								APIVersion: "v1",
@@ -88,7 +88,7 @@ func (s *Source) CurrentUsage(ctx context.Context, resource metrics.UsageKind, n
 						Value:  value,
 					}
 
-					if !yield(reading, nil) {
+					if !yield(sample, nil) {
 						return
 					}
 				}

@@ -404,7 +404,7 @@ func (c *Cache) listFiles(format string) (files []cacheFile, dirs []string, err 
 
 // isCacheFile reports whether the cache has written a file, and completed it.
 func (c *Cache) isCacheFile(name string, written time.Time) bool {
-	const writing = time.Hour
+	const maxWriteTime = time.Hour
 	return strings.HasSuffix(name, daySuffix) || name == fingerprintFile ||
-		strings.HasPrefix(name, tempPrefix) && c.Now().Sub(written) > writing
+		strings.HasPrefix(name, tempPrefix) && c.Now().Sub(written) > maxWriteTime
 }

@@ -228,8 +228,8 @@ func (u *PodUsage) Mean(namespace, pod string) (usage cost.Amounts, ok bool) {
 		}
 	}
 
-	const most = 1 << 53
-	if !withCPU || !withMemory || cpu*1000 > most || memory > most {
+	const maxAmount = 1 << 53
+	if !withCPU || !withMemory || cpu*1000 > maxAmount || memory > maxAmount {
 		return cost.Amounts{}, false
 	}
 

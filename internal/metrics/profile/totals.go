@@ -40,22 +40,22 @@ func (t *totals) add(id identity, c metrics.Chunk, resource metrics.UsageKind) {
 		return
 	}
 
-	into := t.cpu
+	resourceTotals := t.cpu
 	switch resource {
 	case metrics.CPU:
 	case metrics.Memory:
-		into = t.memory
+		resourceTotals = t.memory
 	default:
 		return
 	}
 
-	cells := into[id]
+	cells := resourceTotals[id]
 	if cells == nil {
 		cells = make([]float32, t.cells)
 		for i := range cells {
 			cells[i] = float32(math.NaN())
 		}
-		into[id] = cells
+		resourceTotals[id] = cells
 	}
 
 	for i, v := range c.Series.Values {
@@ -129,16 +129,16 @@ type heapSizes struct{ max, live series.Bytes }
 // addHeap adds the heap of a pod's container, if it belongs to a requested workload.
 func (u *Usage) addHeap(h metrics.Heap) {
 	if key := (container{identity: identityOf(h.Key.Workload), name: h.Key.Container}); u.includes(key) {
-		known := u.heaps[key]
-		u.heaps[key] = heapSizes{max: max(known.max, h.Max), live: max(known.live, h.Live)}
+		earlier := u.heaps[key]
+		u.heaps[key] = heapSizes{max: max(earlier.max, h.Max), live: max(earlier.live, h.Live)}
 	}
 }
 
 // jvm combines the flags and metrics of a Java heap. Without a flag the JVM derives the maximum heap from the memory limit; the ratio of the
 // two then applies to a new limit as well.
 func (u *Usage) jvm(ref workload.Ref, c workload.Container) *rightsize.JVM {
-	sizes, known := u.heaps[container{identity: identityOf(ref), name: c.Name}]
-	if !known {
+	sizes, ok := u.heaps[container{identity: identityOf(ref), name: c.Name}]
+	if !ok {
 		return c.JVM
 	}
 

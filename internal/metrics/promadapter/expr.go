@@ -37,9 +37,9 @@ func (r *Rules) ExternalExpr(l *Listing, metric, namespace string, matchers []pr
 		return "", err != nil, err
 	}
 
-	_, known := rule.labels.label(namespaceLabel)
+	_, hasNamespace := rule.labels.label(namespaceLabel)
 	q := MetricQuery{Namespace: namespace, Matchers: matchers}
-	expr, err = executeTemplate(rule.template, series, rule.labels.conditions(q, rule.namespaced && known, r.extra))
+	expr, err = executeTemplate(rule.template, series, rule.labels.conditions(q, rule.namespaced && hasNamespace, r.extra))
 
 	return expr, true, err
 }
@@ -49,18 +49,18 @@ func (r *Rules) ExternalExpr(l *Listing, metric, namespace string, matchers []pr
 func (r *Rules) CustomExpr(l *Listing, metric string, o Objects, matchers []prometheus.Matcher) (expr, label string, found bool, err error) {
 	resource := singular(o.Resource)
 	rule, series, err := findListed(r.custom, l.customOf(), metric, func(candidate *rule) bool {
-		_, known := candidate.labels.labelIn(o.Group, resource)
-		return known
+		_, hasLabel := candidate.labels.labelIn(o.Group, resource)
+		return hasLabel
 	})
 	if rule == nil || err != nil {
 		return "", "", err != nil, err
 	}
 
 	label, _ = rule.labels.labelIn(o.Group, resource)
-	namespace, known := rule.labels.label(namespaceLabel)
+	namespace, hasNamespace := rule.labels.label(namespaceLabel)
 	switch {
 	case o.Namespace == "":
-	case !known:
+	case !hasNamespace:
 		return "", "", true, errors.New("the rule has no label for namespaces: the values of all namespaces would be added up")
 	case label == namespace && !slices.Equal(o.Names, []string{o.Namespace}):
 		return "", "", true, fmt.Errorf("a request in namespace %s reads no metrics of other namespaces", o.Namespace)

@@ -26,18 +26,18 @@ type Listing struct {
 func (r *Rules) List(ctx context.Context, before *Listing, ask func(ctx context.Context, expr string) ([]string, error)) (*Listing, error) {
 	out := &Listing{}
 	var errs []error
-	list := func(what string, rules []rule, had []map[string]string) []map[string]string {
+	list := func(what string, rules []rule, previous []map[string]string) []map[string]string {
 		found := make([]map[string]string, len(rules))
 		for i := range rules {
-			names, err := ask(ctx, rules[i].listing)
+			names, err := ask(ctx, rules[i].listSelector)
 			if err == nil && len(names) > maxSeries {
 				err = fmt.Errorf("seriesQuery finds %d series names, more than %d", len(names), maxSeries)
 			}
 
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s[%d]: %w", what, i, err))
-				if len(had) == len(rules) {
-					found[i] = had[i]
+				if len(previous) == len(rules) {
+					found[i] = previous[i]
 				}
 
 				continue

@@ -82,8 +82,8 @@ func (n nameMapping) series(metric string) (string, bool) {
 	}
 
 	series := from[1] + rest + from[3]
-	back, ok := n.metric(series)
-	return series, ok && back == metric
+	restored, ok := n.metric(series)
+	return series, ok && restored == metric
 }
 
 // labelMapping maps resources to the labels that contain their names.
@@ -115,13 +115,13 @@ func newLabelMapping(c labelsConfig) (labelMapping, error) {
 }
 
 // label returns the label of a resource of the core group; known is false if the rule has none.
-func (l labelMapping) label(resource string) (label string, known bool) {
+func (l labelMapping) label(resource string) (label string, ok bool) {
 	return l.labelIn("", resource)
 }
 
 // labelIn is label for a resource of any group.
-func (l labelMapping) labelIn(group, resource string) (label string, known bool) {
-	if label, known = l.overrides[resource]; known {
+func (l labelMapping) labelIn(group, resource string) (label string, ok bool) {
+	if label, ok = l.overrides[resource]; ok {
 		return label, true
 	}
 

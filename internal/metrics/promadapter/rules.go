@@ -77,13 +77,13 @@ type resourceConfig struct {
 
 // rule is an entry of rules or externalRules.
 type rule struct {
-	series   *regexp.Regexp // matches the name of the series
-	literal  string         // the name of the series, where the rule selects one
-	filters  []filter
-	listing  string // selector that lists the series of a server
-	name     nameMapping
-	labels   labelMapping
-	template *template.Template
+	series       *regexp.Regexp // matches the name of the series
+	literal      string         // the name of the series, where the rule selects one
+	filters      []filter
+	listSelector string // selector that lists the series of a server
+	name         nameMapping
+	labels       labelMapping
+	template     *template.Template
 	// namespaced is set if an external metric belongs to a namespace.
 	namespaced bool
 }
@@ -133,15 +133,15 @@ func Parse(data []byte, extra []prometheus.Matcher) (*Rules, error) {
 
 	out := &Rules{resource: map[string]resourceRule{}, extra: extra}
 	invalid := &InvalidRulesError{Counts: map[string]int{}}
-	list := func(name string, from []ruleConfig, into *[]rule) {
-		for i, one := range from {
-			r, err := newRule(one, extra)
+	list := func(name string, configs []ruleConfig, parsed *[]rule) {
+		for i, config := range configs {
+			r, err := newRule(config, extra)
 			if err != nil {
 				invalid.add(name, fmt.Sprintf("%s[%d]", name, i), err)
 				continue
 			}
 
-			*into = append(*into, r)
+			*parsed = append(*parsed, r)
 		}
 	}
 
@@ -149,12 +149,12 @@ func Parse(data []byte, extra []prometheus.Matcher) (*Rules, error) {
 	list(listExternalRules, c.ExternalRules, &out.external)
 
 	if c.ResourceRules != nil {
-		for name, one := range map[string]resourceConfig{"cpu": c.ResourceRules.CPU, "memory": c.ResourceRules.Memory} {
-			if one.ContainerQuery == "" {
+		for name, config := range map[string]resourceConfig{"cpu": c.ResourceRules.CPU, "memory": c.ResourceRules.Memory} {
+			if config.ContainerQuery == "" {
 				continue
 			}
 
-			r, err := newResourceRule(one)
+			r, err := newResourceRule(config)
 			if err != nil {
 				invalid.add(listResourceRules, listResourceRules+"."+name, err)
 				continue
@@ -178,18 +178,18 @@ func newRule(c ruleConfig, extra []prometheus.Matcher) (rule, error) {
 		return rule{}, err
 	}
 
-	r.listing = listingExpr(c.SeriesQuery, extra)
+	r.listSelector = listingExpr(c.SeriesQuery, extra)
 	for i, f := range c.SeriesFilters {
-		one := filter{want: f.Is != ""}
+		nameFilter := filter{want: f.Is != ""}
 		if f.Is != "" && f.IsNot != "" {
 			return rule{}, fmt.Errorf("seriesFilters[%d]: want is or isNot, not both", i)
 		}
 
-		if one.match, err = regexp.Compile(f.Is + f.IsNot); err != nil {
+		if nameFilter.match, err = regexp.Compile(f.Is + f.IsNot); err != nil {
 			return rule{}, fmt.Errorf("seriesFilters[%d]: %w", i, err)
 		}
 
-		r.filters = append(r.filters, one)
+		r.filters = append(r.filters, nameFilter)
 	}
 
 	if r.name, err = newNameMapping(c.Name); err != nil {

@@ -48,42 +48,42 @@ func parseTemplate(text string) (*template.Template, error) {
 // CustomSum returns the PromQL of a Pods metric, summed over its pods; found is false without a rule. The series is derived from the name
 // of the metric, without a listing.
 func (r *Rules) CustomSum(metric string, q MetricQuery) (expr string, found bool, err error) {
-	one, series := findRuleByName(r.custom, metric)
-	if one == nil {
+	rule, series := findRuleByName(r.custom, metric)
+	if rule == nil {
 		return "", false, nil
 	}
 
-	pod, _ := one.labels.label(podLabel)
-	text, err := executeSum(one.template, series, one.labels.conditions(q, true, r.extra), pod)
+	pod, _ := rule.labels.label(podLabel)
+	text, err := executeSum(rule.template, series, rule.labels.conditions(q, true, r.extra), pod)
 	return text, true, err
 }
 
 // ExternalSum returns the PromQL of an External metric, summed up as an HPA does; found is false without a rule. The series is derived from
 // the name of the metric, without a listing.
 func (r *Rules) ExternalSum(metric string, q MetricQuery) (expr string, found bool, err error) {
-	one, series := findRuleByName(r.external, metric)
-	if one == nil {
+	rule, series := findRuleByName(r.external, metric)
+	if rule == nil {
 		return "", false, nil
 	}
 
-	_, known := one.labels.label(namespaceLabel)
-	text, err := executeSum(one.template, series, one.labels.conditions(q, one.namespaced && known, r.extra))
+	_, hasNamespace := rule.labels.label(namespaceLabel)
+	text, err := executeSum(rule.template, series, rule.labels.conditions(q, rule.namespaced && hasNamespace, r.extra))
 	return text, true, err
 }
 
 // ResourceSum returns the PromQL of the CPU or memory usage of pods, summed over them; found is false without a rule.
 func (r *Rules) ResourceSum(name string, q MetricQuery) (expr string, found bool, err error) {
-	one, ok := r.resource[name]
+	rule, ok := r.resource[name]
 	if !ok {
 		return "", false, nil
 	}
 
 	if q.Container != "" {
-		q.Matchers = append(slices.Clone(q.Matchers), prometheus.Matcher{Label: one.container, Op: "=", Value: q.Container})
+		q.Matchers = append(slices.Clone(q.Matchers), prometheus.Matcher{Label: rule.container, Op: "=", Value: q.Container})
 	}
 
-	pod, _ := one.labels.label(podLabel)
-	text, err := executeSum(one.template, "", one.labels.conditions(q, true, r.extra), pod, one.container)
+	pod, _ := rule.labels.label(podLabel)
+	text, err := executeSum(rule.template, "", rule.labels.conditions(q, true, r.extra), pod, rule.container)
 	return text, true, err
 }
 
@@ -163,8 +163,8 @@ func (c conditions) valuesByName() map[string]string {
 }
 
 // executeSum returns the sum of the template's query: the metric of an HPA is the total over its pods or values.
-func executeSum(t *template.Template, series string, c conditions, by ...string) (string, error) {
-	expr, err := executeTemplate(t, series, c, by...)
+func executeSum(t *template.Template, series string, c conditions, groupLabels ...string) (string, error) {
+	expr, err := executeTemplate(t, series, c, groupLabels...)
 	if err != nil {
 		return "", err
 	}
@@ -198,7 +198,7 @@ func checkVerbatim(m prometheus.Matcher) error {
 }
 
 // executeTemplate returns the query of a template.
-func executeTemplate(t *template.Template, series string, c conditions, by ...string) (string, error) {
+func executeTemplate(t *template.Template, series string, c conditions, groupLabels ...string) (string, error) {
 	var parts []string
 	for _, m := range slices.Concat(c.namespace, c.request) {
 		if err := checkVerbatim(m); err != nil {
@@ -217,9 +217,9 @@ func executeTemplate(t *template.Template, series string, c conditions, by ...st
 	values := templateValues{
 		Series:            series,
 		LabelMatchers:     strings.Join(parts, ","),
-		GroupBy:           strings.Join(by, ","),
+		GroupBy:           strings.Join(groupLabels, ","),
 		LabelValuesByName: c.valuesByName(),
-		GroupBySlice:      by,
+		GroupBySlice:      groupLabels,
 	}
 
 	for _, m := range c.request {

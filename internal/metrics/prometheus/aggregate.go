@@ -74,8 +74,8 @@ func (a *aggregateReader) NodeUsage(ctx context.Context, req metrics.NodesReques
 
 		window := openRange(planGrid(cpuMetric, scrape, req.Window.Step).window)
 		idle := func(more ...Matcher) string {
-			own := append([]Matcher{{Label: "mode", Op: "=", Value: "idle"}}, more...)
-			return "rate(" + a.expr.selector(nodeCPUMetric, own...) + "[" + window + "])"
+			matchers := append([]Matcher{{Label: "mode", Op: "=", Value: "idle"}}, more...)
+			return "rate(" + a.expr.selector(nodeCPUMetric, matchers...) + "[" + window + "])"
 		}
 		query = fmt.Sprintf("sum by (node) (clamp_min(1 - max by (node, cpu) (%s), 0))", a.expr.onNodes(idle, req.Names))
 
@@ -147,8 +147,8 @@ func (x expressions) workloads(metric string, g gridPlan, req metrics.WorkloadsR
 func (x expressions) ownedPods(in Matcher, req metrics.WorkloadsRequest) string {
 	controller := Matcher{Label: "owner_is_controller", Op: "!=", Value: "false"}
 	ownedBy := func(kind string, more ...Matcher) string {
-		own := append([]Matcher{in, {Label: "owner_kind", Op: "=", Value: kind}, controller}, more...)
-		return x.selector(podOwnerMetric, own...)
+		matchers := append([]Matcher{in, {Label: "owner_kind", Op: "=", Value: kind}, controller}, more...)
+		return x.selector(podOwnerMetric, matchers...)
 	}
 	names := OneOf("owner_name", req.Names)
 	direct := fmt.Sprintf(`max by (namespace, pod, workload) (label_replace(%s, "workload", "$1", "owner_name", "(.*)"))`, ownedBy(req.Kind, names))
@@ -183,10 +183,10 @@ func (x expressions) onNodes(expr func(...Matcher) string, names []string) strin
 	byInstance := fmt.Sprintf(`label_replace(%s, "node", "$1", "instance", %s)`,
 		expr(Matcher{Label: "instance", Op: "=~", Value: instance}), strconv.Quote(instance))
 	byLabel := expr(OneOf("node", names))
-	known := x.selector(nodeInfoMetric, OneOf("node", names))
+	nodeInfo := x.selector(nodeInfoMetric, OneOf("node", names))
 	unique := fmt.Sprintf("(count by (internal_ip) (count by (internal_ip, node) (%s)) == 1)", x.selector(nodeInfoMetric))
 	byAddress := fmt.Sprintf(`label_replace(%s, "internal_ip", "$1", "instance", "(.+?)%s") * on (internal_ip) group_left (node) (max by (internal_ip, node) (%s) and on (internal_ip) %s)`,
-		expr(), port, known, unique)
+		expr(), port, nodeInfo, unique)
 
 	return fmt.Sprintf("(%s) or (%s) or (%s)", byInstance, byLabel, byAddress)
 }
@@ -198,7 +198,7 @@ const maxNamePrefix = 40
 // podPrefixMatchers restricts pods to names that begin like the workload's. It reduces the work of the server without changing the result,
 // and returns nil for kinds that may name their pods differently.
 func podPrefixMatchers(kind string, names []string) []Matcher {
-	if _, known := podNamePattern(kind, names); !known {
+	if _, builtIn := podNamePattern(kind, names); !builtIn {
 		return nil
 	}
 
@@ -233,8 +233,8 @@ func podNamePattern(kind string, names []string) (string, bool) {
 // PodMatchers returns matchers that select the pods of a workload by name, for expressions that cannot use owners. They also select pods of
 // other workloads with a similar name. For kinds that are not built in, they select all pods whose name begins with the workload's.
 func PodMatchers(namespace, kind, name string) []Matcher {
-	pattern, known := podNamePattern(kind, []string{name})
-	if !known {
+	pattern, builtIn := podNamePattern(kind, []string{name})
+	if !builtIn {
 		pattern = regexp.QuoteMeta(name) + "-.*"
 	}
 

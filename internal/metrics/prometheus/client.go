@@ -142,7 +142,7 @@ func (c *client) call(ctx context.Context, r request, read func(io.Reader) error
 
 // attempt sends a request once. An endpoint that rejects POST, as behind some read-only proxies, receives GET from then on.
 func (c *client) attempt(ctx context.Context, r request, read func(io.Reader) error) error {
-	if _, known := c.getOnly.Load(r.endpoint); known || r.get || c.cfg.GetOnly {
+	if _, rejectsPost := c.getOnly.Load(r.endpoint); rejectsPost || r.get || c.cfg.GetOnly {
 		return c.send(ctx, http.MethodGet, r, read)
 	}
 
@@ -159,11 +159,11 @@ func (c *client) attempt(ctx context.Context, r request, read func(io.Reader) er
 
 // send sends a request with a method and passes the body of the response to read.
 func (c *client) send(ctx context.Context, method string, r request, read func(io.Reader) error) error {
-	within, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	timeoutCtx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 
 	begin := c.cfg.Now()
-	req, shown, err := c.build(within, method, r)
+	req, safeURL, err := c.build(timeoutCtx, method, r)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (c *client) send(ctx context.Context, method string, r request, read func(i
 
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
-		return c.unreachable(ctx, within, shown, err)
+		return c.unreachable(ctx, timeoutCtx, safeURL, err)
 	}
 	defer resp.Body.Close()
 
@@ -189,17 +189,17 @@ func (c *client) send(ctx context.Context, method string, r request, read func(i
 	if body, err = newBodyReader(resp); err != nil {
 		return &Error{
 			Kind:   Unreachable,
-			URL:    shown,
+			URL:    safeURL,
 			Status: resp.StatusCode,
 			Err:    err,
 		}
 	}
 
-	if err := checkResponse(resp, body, shown); err != nil {
+	if err := checkResponse(resp, body, safeURL); err != nil {
 		return err
 	}
 
-	return c.readError(ctx, within, shown, read(body))
+	return c.readError(ctx, timeoutCtx, safeURL, read(body))
 }
 
 // completeAnswers returns the parameters by which Thanos and a cluster of VictoriaMetrics answer with an error instead of a part of the data:
@@ -212,7 +212,7 @@ func completeAnswers() url.Values {
 func (c *client) build(ctx context.Context, method string, r request) (*http.Request, string, error) {
 	u := *c.base
 	u.Path += r.endpoint
-	shown := u.String()
+	safeURL := u.String()
 
 	values := completeAnswers()
 	for name, value := range c.cfg.Params {
@@ -229,14 +229,14 @@ func (c *client) build(ctx context.Context, method string, r request) (*http.Req
 
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
-		return nil, shown, fmt.Errorf("request to %s: %w", shown, err)
+		return nil, safeURL, fmt.Errorf("request to %s: %w", safeURL, err)
 	}
 
 	headers, err := c.headers.current()
 	if err != nil {
-		return nil, shown, &Error{
+		return nil, safeURL, &Error{
 			Kind:   Denied,
-			URL:    shown,
+			URL:    safeURL,
 			Err:    err,
 			Advice: "check the file with headers",
 		}
@@ -255,7 +255,7 @@ func (c *client) build(ctx context.Context, method string, r request) (*http.Req
 		req.Header.Set("Accept-Encoding", "gzip")
 	}
 
-	return req, shown, nil
+	return req, safeURL, nil
 }
 
 // noteHeaders records the clock skew, measured halfway between request and response, and the host name from the headers.
@@ -317,11 +317,11 @@ func (c *client) noteAnswer(a answer) {
 const maxAnswer = 4
 
 // query sends a query and passes the series of the response to into. resultType is the expected type of result: vector or matrix.
-func (c *client) query(ctx context.Context, endpoint string, params url.Values, resultType string, into collector) error {
+func (c *client) query(ctx context.Context, endpoint string, params url.Values, resultType string, sink collector) error {
 	limit := maxAnswer * int64(c.cfg.MaxSamples)
 	return c.call(ctx, request{endpoint: endpoint, params: params}, func(r io.Reader) error {
-		into.reset()
-		d := &decoder{s: newScanner(r), limit: limit, into: into}
+		sink.reset()
+		d := &decoder{s: newScanner(r), limit: limit, sink: sink}
 		if err := d.decode(); err != nil {
 			return err
 		}
@@ -362,15 +362,15 @@ func (a answer) check() error {
 
 // labelSets requests the label sets of the series of a selector that have samples between from and to. The server answers from its index
 // without reading samples.
-func (c *client) labelSets(ctx context.Context, sel string, from, to time.Time, into collector) error {
+func (c *client) labelSets(ctx context.Context, sel string, from, to time.Time, sink collector) error {
 	params := url.Values{"match[]": {sel}, "start": {formatTime(from)}, "end": {formatTime(to)}}
 	return c.call(ctx, request{endpoint: seriesPath, params: params}, func(r io.Reader) error {
-		into.reset()
+		sink.reset()
 		d := &decoder{
 			s:         newScanner(r),
 			limit:     maxAnswer * int64(c.cfg.MaxSamples),
 			labelSets: true,
-			into:      into,
+			sink:      sink,
 		}
 
 		err := d.decode()

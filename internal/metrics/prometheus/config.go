@@ -147,16 +147,16 @@ func (c Config) validateExtras() error {
 
 func (c Config) validateLimits() error {
 	var errs []error
-	within := func(what string, value, least, most int) {
-		if value < least || value > most {
-			errs = append(errs, fmt.Errorf("%s %d: must be %d to %d", what, value, least, most))
+	checkRange := func(setting string, value, minimum, maximum int) {
+		if value < minimum || value > maximum {
+			errs = append(errs, fmt.Errorf("%s %d: must be %d to %d", setting, value, minimum, maximum))
 		}
 	}
 
-	within("concurrency", c.Concurrency, 1, maxConcurrency)
-	within("points per query", c.MaxPoints, 2, maxServerPoint)
-	within("samples per query", c.MaxSamples, 1000, maxMaxSamples)
-	within("attempts", c.MaxAttempts, 1, 100)
+	checkRange("concurrency", c.Concurrency, 1, maxConcurrency)
+	checkRange("points per query", c.MaxPoints, 2, maxServerPoint)
+	checkRange("samples per query", c.MaxSamples, 1000, maxMaxSamples)
+	checkRange("attempts", c.MaxAttempts, 1, 100)
 
 	if c.Timeout <= 0 || c.KeepAlive < 0 {
 		errs = append(errs, fmt.Errorf("timeout %v and keep-alive %v: must be more than 0, and 0 or more", c.Timeout, c.KeepAlive))

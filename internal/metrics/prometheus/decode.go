@@ -49,7 +49,7 @@ type decoder struct {
 	// limit bounds the samples of a result, or the label sets of the series endpoint.
 	limit     int64
 	labelSets bool
-	into      collector
+	sink      collector
 
 	answer answer
 	labels []label
@@ -223,7 +223,7 @@ func (d *decoder) element() error {
 		d.labels = append(d.labels, label{name: d.arena[sp.from:sp.mid], value: d.arena[sp.mid:sp.to]})
 	}
 
-	return d.into.add(d.labels, d.points)
+	return d.sink.add(d.labels, d.points)
 }
 
 // series decodes the labels and samples of one series.

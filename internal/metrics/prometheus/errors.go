@@ -216,20 +216,20 @@ func containsAny(text string, phrases []string) bool {
 }
 
 // readError converts an error while reading a response into an Error with the URL.
-func (c *client) readError(ctx, within context.Context, shown string, err error) error {
+func (c *client) readError(ctx, timeoutCtx context.Context, safeURL string, err error) error {
 	var failure *Error
 	var bad *malformedError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &failure):
-		failure.URL = shown
+		failure.URL = safeURL
 		return failure
 
 	case errors.Is(err, errTooMany):
 		return &Error{
 			Kind:   TooLarge,
-			URL:    shown,
+			URL:    safeURL,
 			Err:    err,
 			Advice: "raise the samples per query",
 		}
@@ -237,27 +237,27 @@ func (c *client) readError(ctx, within context.Context, shown string, err error)
 	case errors.As(err, &bad):
 		return &Error{
 			Kind:    NotPrometheus,
-			URL:     shown,
+			URL:     safeURL,
 			Message: "the answer is not Prometheus's JSON",
 			Err:     err,
 			Advice:  "check that the address is that of the query API, and any proxy in between",
 		}
 	}
 
-	return c.unreachable(ctx, within, shown, err)
+	return c.unreachable(ctx, timeoutCtx, safeURL, err)
 }
 
 // unreachable converts an error of the connection into an Error with the URL.
-func (c *client) unreachable(ctx, within context.Context, shown string, err error) error {
+func (c *client) unreachable(ctx, timeoutCtx context.Context, safeURL string, err error) error {
 	var detail *url.Error
 	if errors.As(err, &detail) {
 		err = detail.Err // url.Error repeats the URL with the query.
 	}
 
-	if ctx.Err() == nil && within.Err() != nil {
+	if ctx.Err() == nil && timeoutCtx.Err() != nil {
 		return &Error{
 			Kind:    TooLarge,
-			URL:     shown,
+			URL:     safeURL,
 			Message: fmt.Sprintf("no whole answer within %v", c.cfg.Timeout),
 			Advice:  "raise the timeout or lower the samples per query",
 		}
@@ -266,7 +266,7 @@ func (c *client) unreachable(ctx, within context.Context, shown string, err erro
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return &Error{
 			Kind:    Unreachable,
-			URL:     shown,
+			URL:     safeURL,
 			Message: "the answer broke off",
 			Err:     err,
 		}
@@ -275,7 +275,7 @@ func (c *client) unreachable(ctx, within context.Context, shown string, err erro
 	kind, advice := diagnose(err)
 	return &Error{
 		Kind:   kind,
-		URL:    shown,
+		URL:    safeURL,
 		Err:    err,
 		Advice: advice,
 	}

@@ -90,10 +90,10 @@ func (e *eventReader) oomKillsOf(ctx context.Context, w metrics.Window, in scope
 	shifted := metrics.Window{Start: w.Start.Add(w.Step), End: w.End.Add(w.Step), Step: w.Step}
 	var found []metrics.LabelledSeries
 
-	err := e.eachBatch(ctx, in, func(own []Matcher) error {
-		reason := append([]Matcher{{Label: "reason", Op: "=", Value: "OOMKilled"}}, own...)
+	err := e.eachBatch(ctx, in, func(matchers []Matcher) error {
+		reason := append([]Matcher{{Label: "reason", Op: "=", Value: "OOMKilled"}}, matchers...)
 		query := fmt.Sprintf("%s (%s == 1) and %s (increase(%s[%s]) > 0)", byContainerLabels, e.expr.selector(oomReasonMetric, reason...),
-			byContainerLabels, e.expr.selector(restartsMetric, own...), openRange(w.Step))
+			byContainerLabels, e.expr.selector(restartsMetric, matchers...), openRange(w.Step))
 		list, err := e.Range(ctx, query, shifted)
 		found = append(found, list...)
 
@@ -185,8 +185,8 @@ func (e *eventReader) Heaps(ctx context.Context, w metrics.Window, namespaces []
 // heapSizes reads the heaps of containers, without their keys.
 func (e *eventReader) heapSizes(ctx context.Context, w metrics.Window, in scope) (map[rowKey]metrics.Heap, error) {
 	found := map[rowKey]metrics.Heap{}
-	err := e.eachBatch(ctx, in, func(own []Matcher) error {
-		labelled := append([]Matcher{{Label: "container", Op: "!=", Value: ""}, {Label: "pod", Op: "!=", Value: ""}}, own...)
+	err := e.eachBatch(ctx, in, func(matchers []Matcher) error {
+		labelled := append([]Matcher{{Label: "container", Op: "!=", Value: ""}, {Label: "pod", Op: "!=", Value: ""}}, matchers...)
 		heap := append(slices.Clone(labelled), Matcher{Label: "area", Op: "=", Value: "heap"})
 
 		live, err := e.Instant(ctx, fmt.Sprintf("%s (max_over_time(%s[%s]))",

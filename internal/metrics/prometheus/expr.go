@@ -54,8 +54,8 @@ type expressions struct {
 }
 
 // selector returns a selector with the given matchers and the extra ones.
-func (x expressions) selector(metric string, own ...Matcher) string {
-	return selector(metric, append(slices.Clip(own), x.extra...)...)
+func (x expressions) selector(metric string, matchers ...Matcher) string {
+	return selector(metric, append(slices.Clip(matchers), x.extra...)...)
 }
 
 // containers returns a selector of real containers, without the cgroups of pods and nodes and without pause containers.
@@ -67,8 +67,8 @@ func (x expressions) containers(metric string, more ...Matcher) string {
 }
 
 // latest returns the largest value of a metric within the inventory window, by some labels.
-func (x expressions) latest(metric, by string, own ...Matcher) string {
-	return fmt.Sprintf("max by (%s) (last_over_time(%s[%s]))", by, x.selector(metric, own...), promDuration(inventoryWindow))
+func (x expressions) latest(metric, groupLabels string, matchers ...Matcher) string {
+	return fmt.Sprintf("max by (%s) (last_over_time(%s[%s]))", groupLabels, x.selector(metric, matchers...), promDuration(inventoryWindow))
 }
 
 // usage returns the expression whose value at t is the usage in (t-step, t]. The package comment gives the reasons.
@@ -138,9 +138,9 @@ func defaultStep(scrape time.Duration) time.Duration {
 }
 
 // partOfHour rounds a duration up to a round part of an hour; an hour is the maximum.
-func partOfHour(least time.Duration) time.Duration {
+func partOfHour(minimum time.Duration) time.Duration {
 	for _, minutes := range []time.Duration{1, 2, 5, 10, 15, 20, 30, 60} {
-		if step := minutes * time.Minute; step >= least {
+		if step := minutes * time.Minute; step >= minimum {
 			return step
 		}
 	}

@@ -181,8 +181,8 @@ func ceilTime(t time.Time, step time.Duration) time.Time {
 func (h *historyReader) estimate(ctx context.Context, metric string, in scope, w metrics.Window) (estimates, error) {
 	est := estimates{byNamespace: map[string]series.Series{}}
 	w.Step = max(w.Step, min(time.Hour, w.End.Sub(w.Start)/4).Truncate(time.Second))
-	err := h.eachBatch(ctx, in, func(own []Matcher) error {
-		query := fmt.Sprintf("count by (namespace) (%s (%s))", byContainerLabels, h.expr.containers(metric, own...))
+	err := h.eachBatch(ctx, in, func(matchers []Matcher) error {
+		query := fmt.Sprintf("count by (namespace) (%s (%s))", byContainerLabels, h.expr.containers(metric, matchers...))
 		counts, err := h.Range(ctx, query, w)
 		for _, c := range counts {
 			est.byNamespace[c.Labels["namespace"]] = c.Series

@@ -21,8 +21,8 @@ type hourlyReader struct {
 
 // Hourly implements metrics.HourlyReader.
 func (h *hourlyReader) Hourly(ctx context.Context, req metrics.HourlyRequest) ([]metrics.HourlySeries, error) {
-	q, known := h.query(req.Metric)
-	if !known || req.Hours < 1 {
+	q, ok := h.query(req.Metric)
+	if !ok || req.Hours < 1 {
 		return nil, fmt.Errorf("metric %q over %d hours: unknown metric, or fewer than 1 hour", req.Metric, req.Hours)
 	}
 
@@ -41,8 +41,8 @@ func (h *hourlyReader) Hourly(ctx context.Context, req metrics.HourlyRequest) ([
 	}
 
 	var found []metrics.LabelledSeries
-	err := h.eachBatch(ctx, in, func(own []Matcher) error {
-		list, err := h.Range(ctx, q.expr(own), w)
+	err := h.eachBatch(ctx, in, func(matchers []Matcher) error {
+		list, err := h.Range(ctx, q.expr(matchers), w)
 		found = append(found, list...)
 		return err
 	})
@@ -86,7 +86,7 @@ func (h *hourlyReader) podOwners(ctx context.Context, w metrics.Window, requeste
 // hourlyQuery is the query of an hourly metric and the meaning of its labels.
 type hourlyQuery struct {
 	// expr returns the query, with more matchers where namespaced.
-	expr       func(own []Matcher) string
+	expr       func(matchers []Matcher) string
 	namespaced bool
 	// key reads labels; pods is set where it leaves the owner of a pod to be resolved.
 	key  func(metrics.Labels) metrics.HourlySeries
@@ -97,14 +97,14 @@ type hourlyQuery struct {
 func (q hourlyQuery) toSeries(found []metrics.LabelledSeries) (out []metrics.HourlySeries, namespaces []string) {
 	out = make([]metrics.HourlySeries, 0, len(found))
 	for _, l := range found {
-		one := q.key(l.Labels)
-		if one.Key.Workload.Namespace == "" && one.Key.Node == "" || q.pods && one.Key.Pod == "" {
+		hourly := q.key(l.Labels)
+		if hourly.Key.Workload.Namespace == "" && hourly.Key.Node == "" || q.pods && hourly.Key.Pod == "" {
 			continue
 		}
 
-		one.Values = l.Values
-		out = append(out, one)
-		namespaces = append(namespaces, one.Key.Workload.Namespace)
+		hourly.Values = l.Values
+		out = append(out, hourly)
+		namespaces = append(namespaces, hourly.Key.Workload.Namespace)
 	}
 
 	slices.Sort(namespaces)
@@ -112,16 +112,16 @@ func (q hourlyQuery) toSeries(found []metrics.LabelledSeries) (out []metrics.Hou
 }
 
 // query returns the query of a metric.
-func (h *hourlyReader) query(of metrics.HourlyMetric) (hourlyQuery, bool) {
+func (h *hourlyReader) query(hourlyMetric metrics.HourlyMetric) (hourlyQuery, bool) {
 	x := h.expr
 	traffic := func(metric string) func([]Matcher) string {
-		return func(own []Matcher) string { return x.traffic(metric, own) }
+		return func(matchers []Matcher) string { return x.traffic(metric, matchers) }
 	}
 	gpu := func(metric, conversion string) func([]Matcher) string {
 		return func([]Matcher) string { return x.gpu(metric, conversion) }
 	}
 	requests := func(resource string) func([]Matcher) string {
-		return func(own []Matcher) string { return x.nodeRequests(resource, own) }
+		return func(matchers []Matcher) string { return x.nodeRequests(resource, matchers) }
 	}
 
 	service := objectKey("Service", "endpoint")
@@ -138,7 +138,7 @@ func (h *hourlyReader) query(of metrics.HourlyMetric) (hourlyQuery, bool) {
 		metrics.NodeMemoryRequests: {expr: requests("memory"), key: nodeKey},
 		metrics.ServiceAddresses:   {expr: x.serviceAddresses, key: service, namespaced: true},
 		metrics.ClaimMounts:        {expr: x.claimMounts, key: claim, namespaced: true},
-	}[of]
+	}[hourlyMetric]
 
 	return q, ok
 }
@@ -196,21 +196,21 @@ const (
 func oneHour() string { return openRange(time.Hour) }
 
 // podCPU returns the CPU usage of pods.
-func (x expressions) podCPU(own []Matcher) string {
-	return fmt.Sprintf("sum by (%s) (%s)", byPod, x.usage(cpuMetric, gridPlan{step: time.Hour, window: time.Hour}, own...))
+func (x expressions) podCPU(matchers []Matcher) string {
+	return fmt.Sprintf("sum by (%s) (%s)", byPod, x.usage(cpuMetric, gridPlan{step: time.Hour, window: time.Hour}, matchers...))
 }
 
 // traffic returns the traffic of pods. Each interface counts once, whatever job scrapes it and whatever container it is attributed to.
-func (x expressions) traffic(metric string, own []Matcher) string {
-	sel := x.selector(metric, append([]Matcher{{Label: "pod", Op: "!=", Value: ""}, {Label: "interface", Op: "!=", Value: "lo"}}, own...)...)
+func (x expressions) traffic(metric string, matchers []Matcher) string {
+	sel := x.selector(metric, append([]Matcher{{Label: "pod", Op: "!=", Value: ""}, {Label: "interface", Op: "!=", Value: "lo"}}, matchers...)...)
 	return fmt.Sprintf("sum by (%s) (max by (%s) (rate(%s[%s])))", byPod, byInterface, sel, oneHour())
 }
 
 // throttled returns the ratio of throttled periods. It is 0 for an hour in which a container had a limit and no work, and missing where one
 // of the counters is missing.
-func (x expressions) throttled(own []Matcher) string {
+func (x expressions) throttled(matchers []Matcher) string {
 	increase := func(metric string) string {
-		return fmt.Sprintf("max by (%s) (increase(%s[%s]))", byContainer, x.containers(metric, own...), oneHour())
+		return fmt.Sprintf("max by (%s) (increase(%s[%s]))", byContainer, x.containers(metric, matchers...), oneHour())
 	}
 	throttled := increase(throttledMetric)
 	all := increase(periodsMetric)
@@ -224,56 +224,56 @@ func (x expressions) gpu(metric, conversion string) string {
 }
 
 // ended returns the pods that had ended before the hour began.
-func (x expressions) ended(own []Matcher) string {
-	sel := x.selector(phaseMetric, append([]Matcher{{Label: "phase", Op: "=~", Value: "Succeeded|Failed"}}, own...)...)
+func (x expressions) ended(matchers []Matcher) string {
+	sel := x.selector(phaseMetric, append([]Matcher{{Label: "phase", Op: "=~", Value: "Succeeded|Failed"}}, matchers...)...)
 	return fmt.Sprintf("(max by (%s) (min_over_time(%s[%s])) == 1)", byPod, sel, oneHour())
 }
 
 // orZero adds a 0 for each object that the source saw within the hour and that a count leaves out because there is nothing to count.
 // present is a query for a metric without which nothing can be counted: where it is missing, there is no 0 either.
-func (x expressions) orZero(count, by, info, present string, own []Matcher) string {
+func (x expressions) orZero(count, groupLabels, info, present string, matchers []Matcher) string {
 	return fmt.Sprintf("(%s) or (0 * max by (%s) (max_over_time(%s[%s])) and on () (%s))",
-		count, by, x.selector(info, own...), oneHour(), present)
+		count, groupLabels, x.selector(info, matchers...), oneHour(), present)
 }
 
 // exists returns a query with a result where a metric has any series, in any namespace.
 func (x expressions) exists(metric string) string { return "count(" + x.selector(metric) + ")" }
 
 // nodePods returns the number of pods of nodes.
-func (x expressions) nodePods(own []Matcher) string {
+func (x expressions) nodePods(matchers []Matcher) string {
 	pods := x.selector(podInfoMetric, append([]Matcher{
 		{Label: "node", Op: "!=", Value: ""}, {Label: "created_by_kind", Op: "!~", Value: "DaemonSet|Node"},
-	}, own...)...)
-	count := fmt.Sprintf("count by (node) (max by (%s, node) (max_over_time(%s[%s])) unless on (%s) %s)", byPod, pods, oneHour(), byPod, x.ended(own))
+	}, matchers...)...)
+	count := fmt.Sprintf("count by (node) (max by (%s, node) (max_over_time(%s[%s])) unless on (%s) %s)", byPod, pods, oneHour(), byPod, x.ended(matchers))
 
-	return x.orZero(count, "node", nodeInfoMetric, x.exists(podInfoMetric), own)
+	return x.orZero(count, "node", nodeInfoMetric, x.exists(podInfoMetric), matchers)
 }
 
 // nodeRequests returns the requests of the pods of nodes. It leaves out pods that have ended, as kube-state-metrics still exports their
 // requests, and init containers.
-func (x expressions) nodeRequests(resource string, own []Matcher) string {
-	sel := x.selector(requestsMetric, append([]Matcher{{Label: "node", Op: "!=", Value: ""}, {Label: "resource", Op: "=", Value: resource}}, own...)...)
-	sum := fmt.Sprintf("sum by (node) (max by (%s, node) (%s) unless on (%s) %s)", byContainer, sel, byPod, x.ended(own))
-	return x.orZero(sum, "node", nodeInfoMetric, x.exists(requestsMetric), own)
+func (x expressions) nodeRequests(resource string, matchers []Matcher) string {
+	sel := x.selector(requestsMetric, append([]Matcher{{Label: "node", Op: "!=", Value: ""}, {Label: "resource", Op: "=", Value: resource}}, matchers...)...)
+	sum := fmt.Sprintf("sum by (node) (max by (%s, node) (%s) unless on (%s) %s)", byContainer, sel, byPod, x.ended(matchers))
+	return x.orZero(sum, "node", nodeInfoMetric, x.exists(requestsMetric), matchers)
 }
 
 // serviceAddresses returns the number of addresses of Services.
-func (x expressions) serviceAddresses(own []Matcher) string {
-	const by = "namespace, endpoint"
+func (x expressions) serviceAddresses(matchers []Matcher) string {
+	const groupLabels = "namespace, endpoint"
 	over := func(metric string) string {
-		return fmt.Sprintf("max_over_time(%s[%s])", x.selector(metric, own...), oneHour())
+		return fmt.Sprintf("max_over_time(%s[%s])", x.selector(metric, matchers...), oneHour())
 	}
 	count := fmt.Sprintf("count by (%s) (max by (%s, ip) (%s)) or (max by (%s) (%s) + max by (%s) (%s))",
-		by, by, over(addressMetric), by, over(addressesMetric), by, over(addressesUnready))
+		groupLabels, groupLabels, over(addressMetric), groupLabels, over(addressesMetric), groupLabels, over(addressesUnready))
 
-	return x.orZero(count, by, endpointMetric, x.exists(addressMetric)+" or "+x.exists(addressesMetric), own)
+	return x.orZero(count, groupLabels, endpointMetric, x.exists(addressMetric)+" or "+x.exists(addressesMetric), matchers)
 }
 
 // claimMounts returns the number of pods that mount persistent volume claims.
-func (x expressions) claimMounts(own []Matcher) string {
-	const by = "namespace, persistentvolumeclaim"
-	mounts := x.selector(claimMountMetric, own...)
-	count := fmt.Sprintf("count by (%s) (max by (%s, pod) (max_over_time(%s[%s])) unless on (%s) %s)", by, by, mounts, oneHour(), byPod, x.ended(own))
+func (x expressions) claimMounts(matchers []Matcher) string {
+	const groupLabels = "namespace, persistentvolumeclaim"
+	mounts := x.selector(claimMountMetric, matchers...)
+	count := fmt.Sprintf("count by (%s) (max by (%s, pod) (max_over_time(%s[%s])) unless on (%s) %s)", groupLabels, groupLabels, mounts, oneHour(), byPod, x.ended(matchers))
 
-	return x.orZero(count, by, claimMetric, x.exists(claimMountMetric), own)
+	return x.orZero(count, groupLabels, claimMetric, x.exists(claimMountMetric), matchers)
 }

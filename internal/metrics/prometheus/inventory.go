@@ -99,9 +99,9 @@ func (t *ClusterState) readInventory(ctx context.Context) (*inventory, error) {
 
 	const byResource = "namespace, pod, container, resource"
 	for _, m := range []struct {
-		metric, by string
-		own        []Matcher
-		add        func(metrics.Sample)
+		metric, groupLabels string
+		matchers            []Matcher
+		add                 func(metrics.Sample)
 	}{
 		{phaseMetric, "namespace, pod, phase", []Matcher{{Label: "phase", Op: "=~", Value: "Succeeded|Failed"}}, inv.addEnded},
 		{containerInfoMetric, "namespace, pod, container", nil, func(s metrics.Sample) { inv.addContainer(workload.App, s) }},
@@ -112,7 +112,7 @@ func (t *ClusterState) readInventory(ctx context.Context) (*inventory, error) {
 		{initLimitsMetric, byResource, nil, func(s metrics.Sample) { inv.addAmount(workload.Init, true, s) }},
 	} {
 		err := t.eachBatch(ctx, in, func(namespaces []Matcher) error {
-			list, err := t.Instant(ctx, t.expr.latest(m.metric, m.by, slices.Concat(namespaces, m.own)...), now)
+			list, err := t.Instant(ctx, t.expr.latest(m.metric, m.groupLabels, slices.Concat(namespaces, m.matchers)...), now)
 			for _, sample := range list {
 				m.add(sample)
 			}
@@ -158,17 +158,17 @@ func (v *inventory) find(l metrics.Labels, role workload.Role) (*containerTally,
 		return nil, nil
 	}
 
-	one := v.pods[pod]
-	if one == nil {
-		one = &podTally{requests: map[string]cost.Amounts{}}
-		one.owner, one.node = v.owners.resolve(pod.namespace, pod.name)
-		v.pods[pod] = one
+	podEntry := v.pods[pod]
+	if podEntry == nil {
+		podEntry = &podTally{requests: map[string]cost.Amounts{}}
+		podEntry.owner, podEntry.node = v.owners.resolve(pod.namespace, pod.name)
+		v.pods[pod] = podEntry
 	}
 
-	t := v.byRef[one.owner]
+	t := v.byRef[podEntry.owner]
 	if t == nil {
 		t = &workloadTally{pods: map[string]bool{}, containers: map[string]*containerTally{}}
-		v.byRef[one.owner] = t
+		v.byRef[podEntry.owner] = t
 	}
 
 	t.pods[pod.name] = true
@@ -178,7 +178,7 @@ func (v *inventory) find(l metrics.Labels, role workload.Role) (*containerTally,
 		t.containers[l["container"]] = c
 	}
 
-	return c, one
+	return c, podEntry
 }
 
 // addContainer records a container; init containers with the restart policy Always are sidecars.
@@ -281,7 +281,7 @@ func (v *inventory) workloads() []workload.Workload {
 func (v *inventory) clusterPods() []workload.Pod {
 	out := make([]workload.Pod, 0, len(v.pods))
 	for pod, p := range v.pods {
-		one := workload.Pod{Name: pod.name, Owner: p.owner, Node: p.node}
+		clusterPod := workload.Pod{Name: pod.name, Owner: p.owner, Node: p.node}
 		var first cost.Amounts
 		for container, a := range p.requests {
 			if v.byRef[p.owner].containers[container].role == workload.Init {
@@ -289,13 +289,13 @@ func (v *inventory) clusterPods() []workload.Pod {
 				continue
 			}
 
-			one.Requests.CPU += a.CPU
-			one.Requests.Memory += a.Memory
-			one.Requests.GPU += a.GPU
+			clusterPod.Requests.CPU += a.CPU
+			clusterPod.Requests.Memory += a.Memory
+			clusterPod.Requests.GPU += a.GPU
 		}
 
-		one.Requests = maxAmounts(one.Requests, first)
-		out = append(out, one)
+		clusterPod.Requests = maxAmounts(clusterPod.Requests, first)
+		out = append(out, clusterPod)
 	}
 
 	slices.SortFunc(out, func(a, b workload.Pod) int {

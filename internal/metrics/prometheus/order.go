@@ -70,25 +70,25 @@ func inOrder[T any](ctx context.Context, workers int, jobs []func(context.Contex
 // interner returns one copy of each of a bounded number of strings: the names of namespaces and containers recur with each series of each
 // day. It is safe for concurrent use.
 type interner struct {
-	mu    sync.Mutex
-	known map[string]string
+	mu       sync.Mutex
+	interned map[string]string
 }
 
 const maxInterned = 1 << 16
 
-func newInterner() *interner { return &interner{known: map[string]string{}} }
+func newInterner() *interner { return &interner{interned: map[string]string{}} }
 
 func (n *interner) intern(b []byte) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
-	if s, ok := n.known[string(b)]; ok {
+	if s, ok := n.interned[string(b)]; ok {
 		return s
 	}
 
 	s := string(b)
-	if len(n.known) < maxInterned {
-		n.known[s] = s
+	if len(n.interned) < maxInterned {
+		n.interned[s] = s
 	}
 
 	return s

@@ -60,8 +60,8 @@ func (r *ownerReader) read(ctx context.Context, from, to time.Time, in scope) (*
 	controllers := []Matcher{{Label: "owner_is_controller", Op: "!=", Value: "false"}}
 	for _, m := range []struct {
 		metric, object, kind, owner, node string
-		own                               []Matcher
-		into                              map[objectName]owner
+		matchers                          []Matcher
+		owners                            map[objectName]owner
 	}{
 		{podOwnerMetric, "pod", "owner_kind", "owner_name", "", controllers, o.pods},
 		{replicaSetOwnerMetric, "replicaset", "owner_kind", "owner_name", "", controllers, o.replicaSets},
@@ -78,13 +78,13 @@ func (r *ownerReader) read(ctx context.Context, from, to time.Time, in scope) (*
 		}
 
 		err := r.eachBatch(ctx, in, func(namespaces []Matcher) error {
-			if err := r.present(ctx, r.expr.selector(m.metric, slices.Concat(namespaces, m.own)...), from, to, rows); err != nil {
+			if err := r.present(ctx, r.expr.selector(m.metric, slices.Concat(namespaces, m.matchers)...), from, to, rows); err != nil {
 				return err
 			}
 
 			for _, row := range rows.list {
-				if _, known := m.into[row.object]; !known && row.owner.kind != "" {
-					m.into[row.object] = row.owner
+				if _, resolved := m.owners[row.object]; !resolved && row.owner.kind != "" {
+					m.owners[row.object] = row.owner
 				}
 				if row.node != "" {
 					o.nodes[row.object] = row.node
@@ -130,12 +130,12 @@ type ownerRow struct {
 
 // by lists the labels to group by.
 func (r *ownerRows) by() string {
-	by := "namespace, " + r.object + ", " + r.kind + ", " + r.owner
+	groupLabels := "namespace, " + r.object + ", " + r.kind + ", " + r.owner
 	if r.node != "" {
-		by += ", " + r.node
+		groupLabels += ", " + r.node
 	}
 
-	return by
+	return groupLabels
 }
 
 func (r *ownerRows) reset() { r.list = r.list[:0] }
@@ -172,34 +172,34 @@ func (o *owners) resolve(namespace, pod string) (workload.Ref, string) {
 	key := objectName{namespace, pod}
 	node := o.nodes[key]
 
-	by, ok := o.pods[key]
+	controller, ok := o.pods[key]
 	if !ok {
 		return ownerFromName(namespace, pod), node
 	}
 
-	switch by.kind {
+	switch controller.kind {
 	case "<none>", "Node": // A pod without a controller, or a static pod.
 		return newRef(namespace, "Pod", pod), node
 	case "ReplicaSet":
-		if upper, ok := o.replicaSets[objectName{namespace, by.name}]; ok {
-			return upperOwner(namespace, by, upper), node
+		if upper, ok := o.replicaSets[objectName{namespace, controller.name}]; ok {
+			return upperOwner(namespace, controller, upper), node
 		}
 
-		if base, hash, ok := cutLast(by.name); ok && isTemplateHash(hash) {
+		if base, hash, ok := cutLast(controller.name); ok && isTemplateHash(hash) {
 			return newRef(namespace, "Deployment", base), node
 		}
 
 	case "Job":
-		if upper, ok := o.jobs[objectName{namespace, by.name}]; ok {
-			return upperOwner(namespace, by, upper), node
+		if upper, ok := o.jobs[objectName{namespace, controller.name}]; ok {
+			return upperOwner(namespace, controller, upper), node
 		}
 
-		if base, minutes, ok := cutLast(by.name); ok && isNumber(minutes) && (len(minutes) == 8 || len(minutes) == 10) {
+		if base, minutes, ok := cutLast(controller.name); ok && isNumber(minutes) && (len(minutes) == 8 || len(minutes) == 10) {
 			return newRef(namespace, "CronJob", base), node
 		}
 	}
 
-	return newRef(namespace, by.kind, by.name), node
+	return newRef(namespace, controller.kind, controller.name), node
 }
 
 // upperOwner returns the upper owner, or the lower one if that has none.

@@ -211,7 +211,8 @@ func (d *intervalDetector) scrapeInterval(ctx context.Context, metric string, at
 		}
 
 		d.mu.Lock()
-		d.value, d.measuredAt = value, d.now()
+		d.value = value
+		d.measuredAt = d.now()
 		d.mu.Unlock()
 
 		return value, true, nil

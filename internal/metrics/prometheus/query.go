@@ -203,16 +203,16 @@ func (p *shard) add(labels []label, points []point) error {
 // commit adds the collected series to the grid.
 func (p *shard) commit() {
 	for _, f := range p.found {
-		whole, ok := p.grid.byName[f.name]
+		gridSeries, ok := p.grid.byName[f.name]
 		if !ok {
-			whole = &metrics.LabelledSeries{
+			gridSeries = &metrics.LabelledSeries{
 				Labels: f.labels,
 				Series: series.Series{Start: p.grid.start, Step: p.grid.step, Values: slices.Repeat([]float64{series.Gap()}, p.grid.points)},
 			}
-			p.grid.byName[f.name] = whole
+			p.grid.byName[f.name] = gridSeries
 		}
 
-		copy(whole.Values[p.from:], f.values)
+		copy(gridSeries.Values[p.from:], f.values)
 	}
 }
 
@@ -273,10 +273,10 @@ func wrapQueryError(what, query string, err error) error {
 
 // truncateQuery keeps a query short in an error.
 func truncateQuery(query string) string {
-	const most = 100
-	if len(query) <= most {
+	const maxLength = 100
+	if len(query) <= maxLength {
 		return query
 	}
 
-	return query[:most] + "..."
+	return query[:maxLength] + "..."
 }

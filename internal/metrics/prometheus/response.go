@@ -55,11 +55,11 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 }
 
 // checkResponse rejects responses that are not JSON with status 200: redirects, errors and HTML.
-func checkResponse(resp *http.Response, body io.Reader, shown string) error {
+func checkResponse(resp *http.Response, body io.Reader, safeURL string) error {
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		e := &Error{
 			Kind:    NotPrometheus,
-			URL:     shown,
+			URL:     safeURL,
 			Status:  resp.StatusCode,
 			Message: "redirected",
 		}
@@ -76,7 +76,7 @@ func checkResponse(resp *http.Response, body io.Reader, shown string) error {
 	if resp.StatusCode >= 400 {
 		errorType, message := readFailure(resp, body)
 		e := errorFromStatus(resp.StatusCode, errorType, message)
-		e.URL = shown
+		e.URL = safeURL
 		e.RetryAfter = retryAfter(resp)
 
 		return e
@@ -86,7 +86,7 @@ func checkResponse(resp *http.Response, body io.Reader, shown string) error {
 		_, message := readFailure(resp, body)
 		return &Error{
 			Kind:    NotPrometheus,
-			URL:     shown,
+			URL:     safeURL,
 			Status:  resp.StatusCode,
 			Message: "a web page instead of JSON: " + message,
 			Advice:  "the address is that of a user interface or a log-in page; set that of the API, with its path prefix",
@@ -96,7 +96,7 @@ func checkResponse(resp *http.Response, body io.Reader, shown string) error {
 	if resp.StatusCode != http.StatusOK {
 		return &Error{
 			Kind:    NotPrometheus,
-			URL:     shown,
+			URL:     safeURL,
 			Status:  resp.StatusCode,
 			Message: "not an answer to a query",
 			Advice:  "check the address",
@@ -118,17 +118,17 @@ func readFailure(resp *http.Response, body io.Reader) (errorType, message string
 		return "", resp.Status
 	}
 
-	var known struct {
+	var failure struct {
 		ErrorType string `json:"errorType"`
 		Error     string `json:"error"`
 		Message   string `json:"message"`
 	}
-	if json.Unmarshal(raw, &known) == nil && known.Error+known.Message != "" {
-		if known.Error == "" {
-			known.Error = known.Message
+	if json.Unmarshal(raw, &failure) == nil && failure.Error+failure.Message != "" {
+		if failure.Error == "" {
+			failure.Error = failure.Message
 		}
 
-		return known.ErrorType, sanitize(known.Error)
+		return failure.ErrorType, sanitize(failure.Error)
 	}
 
 	text := string(raw)

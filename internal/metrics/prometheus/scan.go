@@ -121,18 +121,18 @@ func (s *scanner) expect(expected byte) error {
 }
 
 // more consumes the comma between two elements, or the closing bracket, for which it returns false.
-func (s *scanner) more(first bool, closing byte) (bool, error) {
+func (s *scanner) more(first bool, endBracket byte) (bool, error) {
 	c, err := s.peek()
 	switch {
 	case err != nil:
 		return false, err
-	case c == closing:
+	case c == endBracket:
 		s.pos++
 		return false, nil
 	case first:
 		return true, nil
 	case c != ',':
-		return false, s.bad("expected %q or %q, got %q", ',', closing, c)
+		return false, s.bad("expected %q or %q, got %q", ',', endBracket, c)
 	}
 
 	s.pos++

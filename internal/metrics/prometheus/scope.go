@@ -67,7 +67,7 @@ func (in scope) covers(other scope) bool {
 // eachBatch runs a query for the namespaces of the scope: for all at once, in lists that are short enough for a query, or in halves of them
 // where the server rejects the query as too large. run receives the matchers that restrict the query and must not keep results of a failed
 // query.
-func (q *queries) eachBatch(ctx context.Context, in scope, run func(own []Matcher) error) error {
+func (q *queries) eachBatch(ctx context.Context, in scope, run func(matchers []Matcher) error) error {
 	if in.all {
 		if err := run(nil); err == nil || !isTooLarge(err) || len(in.names) < 2 {
 			return err

@@ -96,12 +96,12 @@ func (s *Source) ProbeWithoutHistory(ctx context.Context) (metrics.SourceReport,
 
 // Selector returns a selector of a metric for a custom query, with the matchers of the configuration added. Values are quoted, so that
 // quotes and braces in them have no effect.
-func (s *Source) Selector(metric string, own ...Matcher) (string, error) {
+func (s *Source) Selector(metric string, matchers ...Matcher) (string, error) {
 	if metric == "" {
 		return "", errors.New("the name of the metric is empty")
 	}
 
-	all := append(slices.Clip(own), s.expr.extra...)
+	all := append(slices.Clip(matchers), s.expr.extra...)
 	for _, m := range all {
 		if err := m.Validate(); err != nil {
 			return "", err

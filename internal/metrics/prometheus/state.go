@@ -156,8 +156,8 @@ func autoscalersOf(targets map[objectName]workload.Ref, values []metrics.Sample)
 	byName := map[objectName]metrics.Autoscaler{}
 	for _, v := range values {
 		key := objectName{v.Labels["namespace"], v.Labels["horizontalpodautoscaler"]}
-		target, known := targets[key]
-		if !known || v.Labels["metric_target_type"] != "utilization" || !(v.Value > 0 && v.Value <= maxAmount) {
+		target, ok := targets[key]
+		if !ok || v.Labels["metric_target_type"] != "utilization" || !(v.Value > 0 && v.Value <= maxAmount) {
 			continue
 		}
 
