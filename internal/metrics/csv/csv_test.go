@@ -66,7 +66,7 @@ func TestRead(t *testing.T) {
 			got := read(t, c.content)
 			c.want.Name = "x.csv"
 			if diff := cmp.Diff(c.want, got, cmpopts.EquateNaNs()); diff != "" {
-				t.Error(diff)
+				t.Errorf("Read(%q) differs (-want +got):\n%s", c.content, diff)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestReadRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Read(strings.NewReader(c.content), "x.csv")
 			if err == nil || err.Error() != c.want {
-				t.Errorf("got  %v\nwant %s", err, c.want)
+				t.Errorf("Read(%q): error %v, want %s", c.content, err, c.want)
 			}
 		})
 	}
@@ -103,7 +103,7 @@ func TestReadKnowsOtherFiles(t *testing.T) {
 		strings.Repeat("a", 10*maxLine),
 	} {
 		if _, err := Read(strings.NewReader(content), "x.csv"); !errors.Is(err, ErrNotSeries) {
-			t.Errorf("%.20q: error %v, want ErrNotSeries", content, err)
+			t.Errorf("Read(%.20q): error %v, want ErrNotSeries", content, err)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestHostileHolesTakeNoMemory(t *testing.T) {
 
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 4<<20 {
-		t.Errorf("%d bytes allocated for 2000 rows", grown)
+		t.Errorf("Read allocated %d bytes for 2000 rows, want at most %d", grown, 4<<20)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestReadDir(t *testing.T) {
 	}
 
 	if diff := cmp.Diff([]string{"a", "b"}, names); diff != "" {
-		t.Error(diff)
+		t.Errorf("ReadDir: names of the series differ (-want +got):\n%s", diff)
 	}
 
 	want := []string{
@@ -182,15 +182,15 @@ func TestReadDir(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(want, lines); diff != "" {
-		t.Error(diff)
+		t.Errorf("ReadDir: skipped files differ (-want +got):\n%s", diff)
 	}
 
 	write("c.csv", "ts,value\n60,1\n120,two\n")
 	if _, _, err := ReadDir(dir); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "c.csv")+":3:") {
-		t.Errorf("error %v, want one with file and line", err)
+		t.Errorf("ReadDir with an invalid row: error %v, want one with file and line", err)
 	}
 	if _, _, err := ReadDir(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("error %v, want not exist", err)
+		t.Errorf("ReadDir of a missing directory: error %v, want os.ErrNotExist", err)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestReadRealTraces(t *testing.T) {
 	}
 
 	if len(files) != 8 || len(skipped) != 3 {
-		t.Errorf("%d series and %d others, want 8 and 3: %v", len(files), len(skipped), skipped)
+		t.Errorf("ReadDir(%s) returned %d series and skipped %d files, want 8 and 3: %v", dir, len(files), len(skipped), skipped)
 	}
 
 	for _, f := range files {
@@ -229,7 +229,7 @@ func FuzzRead(f *testing.F) {
 		file, err := Read(strings.NewReader(content), "x.csv")
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "x.csv:") {
-				t.Errorf("error %q does not name the file and line", err)
+				t.Errorf("Read(%q): error %q, want one that names the file and line", content, err)
 			}
 
 			return
@@ -237,15 +237,15 @@ func FuzzRead(f *testing.F) {
 
 		s := file.Series
 		if len(s.Values) > MaxCells || len(s.Values) > 0 && s.Step <= 0 || file.Rows > 0 && len(s.Values) == 0 {
-			t.Errorf("%d rows, %d values every %v", file.Rows, len(s.Values), s.Step)
+			t.Errorf("Read(%q) returned %d rows and %d values every %v, want at most %d values, a step, and values for rows", content, file.Rows, len(s.Values), s.Step, MaxCells)
 		}
 		if file.Samples()+file.Invalid+file.Replaced > file.Rows {
-			t.Errorf("%+v of %d samples: more than there are rows", file, file.Samples())
+			t.Errorf("Read(%q) = %+v with %d samples, want no more samples than rows", content, file, file.Samples())
 		}
 
 		for i, v := range s.Values {
 			if v < 0 || math.IsInf(v, 0) {
-				t.Errorf("value %d is %v", i, v)
+				t.Errorf("Read(%q): value %d is %v, want finite values of at least 0", content, i, v)
 			}
 		}
 	})

@@ -59,7 +59,7 @@ func TestDir(t *testing.T) {
 		"":                                                                  {Resource: metrics.CPU, Namespaces: []string{"elsewhere"}},
 	} {
 		if got := read(req); got != want {
-			t.Errorf("%+v: %q, want %q", req, got, want)
+			t.Errorf("Usage(%+v) = %q, want %q", req, got, want)
 		}
 	}
 
@@ -75,13 +75,13 @@ func TestDir(t *testing.T) {
 	}
 
 	if failure == nil {
-		t.Error("no error for a file with an invalid row")
+		t.Error("Usage with an invalid row in a file: no error, want one")
 	}
 	if _, err := OpenDir(filepath.Join(path, "none")); err == nil {
-		t.Error("a directory that is not there is opened")
+		t.Error("OpenDir of a missing directory: no error, want one")
 	}
 	if _, err := OpenDir(filepath.Join(path, "notes.csv")); err == nil {
-		t.Error("a file is opened as a directory")
+		t.Error("OpenDir of a file: no error, want one")
 	}
 }
 
@@ -105,7 +105,7 @@ func TestErrorsNameNoPath(t *testing.T) {
 		}
 
 		if failure == nil || metrics.PublicMessage(failure) != want || !strings.Contains(failure.Error(), path) {
-			t.Errorf("%v, for tenants %q, want %q", failure, metrics.PublicMessage(failure), want)
+			t.Errorf("Usage: error %v with public message %q, want message %q and an error with the path", failure, metrics.PublicMessage(failure), want)
 		}
 	}
 

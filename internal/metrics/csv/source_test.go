@@ -61,11 +61,11 @@ func TestUsageCutsAtMidnight(t *testing.T) {
 			{Start: midnight.Add(30 * time.Second), Step: time.Minute, Values: []float64{2}},
 		}
 		if len(got) != 2 || !cmp.Equal(got[0].Series, want[0]) || !cmp.Equal(got[1].Series, want[1]) {
-			t.Errorf("got %v, want %v", got, want)
+			t.Errorf("Usage returned %v, want the series %v", got, want)
 		}
 
 		if k := got[0].Key; k.Workload.String() != "Series/a" || k.Pod != "a" || k.Container != "a" {
-			t.Errorf("key %+v", k)
+			t.Errorf("Usage: key %+v, want Series/a with pod and container a", k)
 		}
 	}
 }
@@ -96,24 +96,24 @@ func TestUsageBoundsAndSteps(t *testing.T) {
 			}
 
 			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Error(diff)
+				t.Errorf("Usage(%+v): values differ (-want +got):\n%s", c.req, diff)
 			}
 		})
 	}
 
 	if got := collect(t, s, metrics.UsageRequest{Resource: metrics.CPU}); len(got) != 0 {
-		t.Errorf("%d chunks of a resource that the files do not measure", len(got))
+		t.Errorf("Usage returned %d chunks of CPU, want none: the files do not measure it", len(got))
 	}
 
 	for _, err := range s.Usage(t.Context(), metrics.UsageRequest{Start: at(5), End: at(5)}) {
 		if err == nil {
-			t.Error("no error for an empty window")
+			t.Error("Usage of an empty window: no error, want one")
 		}
 
 		return
 	}
 
-	t.Error("no error for an empty window")
+	t.Error("Usage of an empty window returned nothing, want an error")
 }
 
 func TestUsageEnds(t *testing.T) {
@@ -130,7 +130,7 @@ func TestUsageEnds(t *testing.T) {
 	}
 
 	if chunks != 1 {
-		t.Errorf("%d chunks, want 1", chunks)
+		t.Errorf("Usage yielded %d chunks before the break, want 1", chunks)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -141,13 +141,13 @@ func TestUsageEnds(t *testing.T) {
 	}
 
 	if !errors.Is(failure, context.Canceled) {
-		t.Errorf("error %v, want cancelled", failure)
+		t.Errorf("Usage with a canceled context: error %v, want context.Canceled", failure)
 	}
 }
 
 func TestSpan(t *testing.T) {
 	if _, _, ok := NewSource([]File{{}}, metrics.CPU).Span(); ok {
-		t.Error("a span of nothing")
+		t.Error("Span without samples: ok, want none")
 	}
 
 	s := NewSource([]File{
@@ -156,6 +156,6 @@ func TestSpan(t *testing.T) {
 
 	start, end, ok := s.Span()
 	if !ok || !start.Equal(midnight.Add(-time.Hour)) || !end.Equal(midnight.Add(2*time.Hour)) {
-		t.Errorf("span %v to %v", start, end)
+		t.Errorf("Span() = %v to %v, %v, want %v to %v", start, end, ok, midnight.Add(-time.Hour), midnight.Add(2*time.Hour))
 	}
 }

@@ -49,6 +49,6 @@ func TestChartKnowsTheSameServers(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(want, string(have)); diff != "" {
-		t.Errorf("run make generate (-want +have):\n%s", diff)
+		t.Errorf("%s is outdated, want it as make generate writes it (-want +have):\n%s", chartServers, diff)
 	}
 }

@@ -138,18 +138,18 @@ func TestGet(t *testing.T) {
 
 		c, err := f.Resolve(t.Context(), choice)
 		if err != nil || c.String() != want || c.HTTPS != (c.Port == 8443) {
-			t.Errorf("%s is %v (%v), want %s", text, c, err, want)
+			t.Errorf("Resolve(%s) = %v (%v), want %s, with HTTPS on port 8443 only", text, c, err, want)
 		}
 	}
 
 	for _, c := range []ServiceAddress{{Namespace: "mon", Name: "headless"}, {Namespace: "mon", Name: "own", Port: 1}} {
 		if _, err := f.Resolve(t.Context(), c); !errors.Is(err, ErrNoPort) {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("Resolve(%+v): error %v, want ErrNoPort", c, err)
 		}
 	}
 
 	if _, err := f.Resolve(t.Context(), ServiceAddress{Namespace: "mon", Name: "missing"}); err == nil || !strings.Contains(err.Error(), "mon/missing") {
-		t.Errorf("a service that is not there: %v", err)
+		t.Errorf("Resolve of a missing service: error %v, want one with mon/missing", err)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestParseServiceAddressRejects(t *testing.T) {
 		"", "/", "a", "a/", "/b", "a/b:", "a/b:0", "a/b:65536", "a/b:-1", "a/b:x", "a/b c", "a:1/b", "a/b/../c", "a/b?x=1", "a/b/%2e%2e/c", "http://x",
 	} {
 		if c, err := ParseServiceAddress(text); err == nil {
-			t.Errorf("%q is %+v", text, c)
+			t.Errorf("ParseServiceAddress(%q) = %+v, want an error", text, c)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func FuzzParseServiceAddress(f *testing.F) {
 		c.Port = max(c.Port, 1)
 
 		if err != nil || again != c {
-			t.Errorf("%q is %+v, and again %+v (%v)", text, c, again, err)
+			t.Errorf("ParseServiceAddress(%q) = %+v, parsed again %+v (%v), want the same", text, c, again, err)
 		}
 	})
 }
@@ -185,13 +185,13 @@ func TestServerNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range ServerNames() {
 		if seen[name] {
-			t.Errorf("%s twice", name)
+			t.Errorf("ServerNames has %s twice, want distinct names", name)
 		}
 		seen[name] = true
 	}
 
 	plain := service("a", "b", nil, port("http", 80))
 	if serverKindIndex(&plain, serverKinds()) >= 0 {
-		t.Error("a service without labels is taken for a Prometheus")
+		t.Error("serverKindIndex of a service without labels matches a kind, want none")
 	}
 }

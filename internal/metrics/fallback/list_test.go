@@ -123,7 +123,7 @@ func TestOrder(t *testing.T) {
 
 		got, err := f.read(t)
 		if err != nil || got != want || a.asked != askedA || now.asked != 0 {
-			t.Errorf("%s: %q, %v, want %q; a was asked %d times, want %d", step, got, err, want, a.asked, askedA)
+			t.Errorf("%s: read = %q, %v, want %q; a was asked %d times, want %d; now %d times, want 0", step, got, err, want, a.asked, askedA, now.asked)
 		}
 	}
 
@@ -133,7 +133,7 @@ func TestOrder(t *testing.T) {
 	expect("a fails", "b", 2)
 
 	if !strings.Contains(f.log.String(), `"source"="a"`) || !strings.Contains(f.log.String(), "connection refused") {
-		t.Errorf("the log lacks the source or the reason: %s", f.log)
+		t.Errorf("log after a failure of a: %s\nwant the source and the reason", f.log)
 	}
 
 	expect("a in cooldown", "b", 2)
@@ -145,7 +145,7 @@ func TestOrder(t *testing.T) {
 	expect("a is back", "a", 4)
 
 	if n := strings.Count(f.log.String(), "data source failed"); n > 2 {
-		t.Errorf("%d lines for one outage", n)
+		t.Errorf("%d log lines for one outage, want at most 2", n)
 	}
 	if err := testutil.CollectAndCompare(f.List, strings.NewReader(`
 # HELP crane_data_source_failures_total Requests that a data source has failed to answer, after which the next source was tried.
@@ -180,7 +180,7 @@ func TestNoAnswer(t *testing.T) {
 			f := list(Source{"a", c.first.capabilities()}, Source{"b", c.second.capabilities()})
 			got, err := f.read(t)
 			if !errors.Is(err, c.want) || got != c.answered || c.second.asked != c.askedSecond {
-				t.Errorf("%q, %v; the second was asked %d times", got, err, c.second.asked)
+				t.Errorf("read = %q, %v with %d requests to the second source, want %q, %v with %d", got, err, c.second.asked, c.answered, c.want, c.askedSecond)
 			}
 		})
 	}
@@ -191,13 +191,13 @@ func TestNoAnswer(t *testing.T) {
 	f := list(Source{"a", a.capabilities()}, Source{"b", b.capabilities()})
 	for chunk, err := range f.Usage(t.Context(), metrics.UsageRequest{}) {
 		if err != nil || chunk.Key.Pod != "a" {
-			t.Errorf("%v, %v", chunk, err)
+			t.Errorf("Usage yielded %v, %v, want a chunk of a", chunk, err)
 		}
 		break
 	}
 
 	if n := testutil.CollectAndCount(f.List, "crane_data_source_failures_total"); n != 0 || b.asked != 0 {
-		t.Error("a consumer that stops early counts as a failure of the source")
+		t.Errorf("after a consumer that stops early: %d failure series and %d requests to b, want 0 and 0", n, b.asked)
 	}
 
 	cancelled, cancel := context.WithCancel(t.Context())
@@ -206,7 +206,7 @@ func TestNoAnswer(t *testing.T) {
 	second := &history{name: "b", chunks: 1}
 	f = list(Source{"a", (&history{err: errDown}).capabilities()}, Source{"b", second.capabilities()})
 	if err := errorOf(f.Usage(cancelled, metrics.UsageRequest{})); err == nil || second.asked != 0 {
-		t.Errorf("after the end of the context: %v, the second was asked %d times", err, second.asked)
+		t.Errorf("Usage with a canceled context: error %v after %d requests to the second source, want an error and 0", err, second.asked)
 	}
 }
 
@@ -236,12 +236,12 @@ func TestRecent(t *testing.T) {
 
 				got = append(got, chunk.Key.Pod)
 				if chunk.Key.Pod == "now" && (len(chunk.Series.Values) != 1 || chunk.Series.Values[0] != 2 || chunk.Series.End().After(start)) {
-					t.Errorf("chunk %+v", chunk)
+					t.Errorf("Usage: chunk %+v of the current source, want the value 2, ending at %v or before", chunk, start)
 				}
 			}
 
 			if strings.Join(got, ",") != c.want || (err != nil) != c.fails {
-				t.Errorf("%v, %v", got, err)
+				t.Errorf("Usage = %v, %v, want %s, with an error: %v", got, err, c.want, c.fails)
 			}
 		})
 	}
@@ -301,7 +301,7 @@ func TestHourly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cached := list(c.sources...).Capabilities().WithCache().Hourly
 			if supported := list(c.sources...).Capabilities().Hourly != nil; supported != (cached != nil) || supported == errors.Is(c.err, metrics.ErrUnsupported) {
-				t.Fatalf("hourly metrics are supported: %v", supported)
+				t.Fatalf("hourly metrics are supported: %v, with a cache: %v, want the same and an error %v", supported, cached != nil, c.err)
 			}
 
 			for _, reader := range []metrics.HourlyReader{list(c.sources...), cached} {
@@ -311,7 +311,7 @@ func TestHourly(t *testing.T) {
 
 				got, err := reader.Hourly(t.Context(), metrics.HourlyRequest{Metric: metrics.NodePods, Hours: 1})
 				if !errors.Is(err, c.err) || (c.want == "") != (len(got) == 0) || len(got) == 1 && got[0].Key.Node != c.want {
-					t.Errorf("%v, %v", got, err)
+					t.Errorf("Hourly = %v, %v, want node %q and error %v", got, err, c.want, c.err)
 				}
 			}
 		})
@@ -323,30 +323,30 @@ func TestCapabilities(t *testing.T) {
 	h := &history{name: "h", chunks: 1}
 	f := list(Source{"now", (&present{}).capabilities()}, Source{"h", prometheusLike{h}.capabilities()})
 	if err := errorOf(f.Capabilities().WithCache().Usage.Usage(t.Context(), metrics.UsageRequest{})); err != nil || h.asked != 1 {
-		t.Errorf("with a cache: %v, asked %d times", err, h.asked)
+		t.Errorf("Usage with a cache: error %v after %d requests, want none after 1", err, h.asked)
 	}
 
 	if got := f.Capabilities().MemoryBreakdown; len(got) != 1 {
-		t.Errorf("memory breakdown %v", got)
+		t.Errorf("Capabilities: memory breakdown %v, want one resource", got)
 	}
 	if got, err := f.NodeUsage(t.Context(), metrics.NodesRequest{}); err != nil || len(got) != 1 {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("NodeUsage = %v, %v, want one node", got, err)
 	}
 
 	if _, err := f.WorkloadUsage(t.Context(), metrics.WorkloadsRequest{}); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.Instant(t.Context(), "up", start); !errors.Is(err, metrics.ErrUnsupported) {
-		t.Errorf("an unsupported query: %v", err)
+		t.Errorf("Instant without a source for it: error %v, want ErrUnsupported", err)
 	}
 	if _, err := f.Range(t.Context(), "up", metrics.Window{}); !errors.Is(err, metrics.ErrUnsupported) {
-		t.Errorf("an unsupported query: %v", err)
+		t.Errorf("Range without a source for it: error %v, want ErrUnsupported", err)
 	}
 
 	if c := f.Capabilities(); c.OOM != nil || c.Heaps != nil || c.Queries != nil || c.Hourly != nil || c.Days != nil {
-		t.Errorf("unsupported capabilities: %+v", c)
+		t.Errorf("Capabilities = %+v, want no OOM kills, heaps, queries, hourly metrics or days", c)
 	}
 	if list(Source{"h", h.capabilities()}).Capabilities().Usage == nil || list(Source{"now", (&present{}).capabilities()}).Capabilities().Usage != nil {
-		t.Error("current usage counts as history")
+		t.Error("Capabilities: current usage counts as history, want Usage of sources with history only")
 	}
 }

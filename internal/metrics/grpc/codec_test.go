@@ -64,20 +64,20 @@ func TestRequestOnTheWire(t *testing.T) {
 		}
 
 		if want := (&datasourcepb.QueryTimeSeriesRequest{Metric: c.info, StartTime: -1, EndTime: 1_700_086_400, Step: 60}); !proto.Equal(&history, want) {
-			t.Errorf("%s: %v, want %v", name, &history, want)
+			t.Errorf("%s: request %v, want %v", name, &history, want)
 		}
 
 		data, err := limitingCodec{}.Marshal(&datasourcepb.QueryLatestTimeSeriesRequest{Metric: c.info})
 		if err != nil || string(data) != string(metric) {
-			t.Errorf("%s: %x, %v, want %x", name, data, err, metric)
+			t.Errorf("%s: Marshal = %x, %v, want %x", name, data, err, metric)
 		}
 	}
 
 	if _, err := (limitingCodec{}).Marshal("text"); err == nil {
-		t.Error("a text is marshalled")
+		t.Error("Marshal of a string: no error, want one")
 	}
 	if err := (limitingCodec{}).Unmarshal(nil, "text"); err == nil {
-		t.Error("a text is unmarshalled")
+		t.Error("Unmarshal into a string: no error, want one")
 	}
 }
 
@@ -97,11 +97,11 @@ func TestResponseOnTheWire(t *testing.T) {
 
 	list := got.GetTimeSeriesList()
 	if len(list) != 2 || len(list[0].GetLabels()) != 1 || len(list[0].GetSamples()) != 1 || len(list[1].GetSamples()) != 0 {
-		t.Fatalf("%v", &got)
+		t.Fatalf("Unmarshal = %v, want 2 series, the first with a label and a sample, the second without samples", &got)
 	}
 
 	if l, s := list[0].GetLabels()[0], list[0].GetSamples()[0]; l.GetName() != "pod" || l.GetValue() != "web-1" || s.GetTimestamp() != -5 || s.GetValue() != -1.5 {
-		t.Errorf("%v", &got)
+		t.Errorf("Unmarshal = %v, want label pod=web-1 and value -1.5 at -5", &got)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestLimits(t *testing.T) {
 		"too many samples":   appendMessage(nil, 1, repeat(maxSamples+1, appendMessage(nil, 2, nil))),
 	} {
 		if err := (limitingCodec{}).Unmarshal(data, &datasourcepb.QueryTimeSeriesResponse{}); err == nil {
-			t.Errorf("%s is accepted", name)
+			t.Errorf("Unmarshal of %s: no error, want one", name)
 		}
 	}
 
@@ -141,7 +141,7 @@ func FuzzResponse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var r datasourcepb.QueryTimeSeriesResponse
 		if err := (limitingCodec{}).Unmarshal(data, &r); err == nil && len(r.GetTimeSeriesList()) > maxSeries {
-			t.Error("more than the bound")
+			t.Errorf("Unmarshal accepted %d series, want at most %d", len(r.GetTimeSeriesList()), maxSeries)
 		}
 	})
 }

@@ -134,7 +134,7 @@ func usageError(t *testing.T, s *Source, req metrics.UsageRequest) error {
 
 	for c, err := range s.Usage(t.Context(), req) {
 		if err == nil {
-			t.Errorf("a chunk: %+v", c)
+			t.Errorf("Usage(%+v) yielded the chunk %+v, want an error alone", req, c)
 		}
 
 		return err
@@ -173,13 +173,13 @@ func TestUsage(t *testing.T) {
 		"web/web-1/app@ 00:00 5m0s [4]",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("Usage yielded\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 
 	question := fmt.Sprintf(`metric:{metricName:"cpu" container:{namespace:"shop" workloadKind:"Deployment" workloadName:"web" apiVersion:"apps/v1" name:"app"}} startTime:%d endTime:%d step:300`,
 		begin.Unix(), now.Add(-5*time.Minute).Unix())
 	if len(s.asked) != 1 || s.asked[0] != question {
-		t.Errorf("asked %q, want %q", s.asked, question)
+		t.Errorf("requests of the server: %q, want only %q", s.asked, question)
 	}
 }
 
@@ -200,10 +200,10 @@ func TestTotals(t *testing.T) {
 		Resource: metrics.CPU, Namespace: "shop", Kind: "Deployment", Names: []string{"web", "gone"}, Window: w,
 	})
 	if err != nil || len(got) != 1 || fmt.Sprint(got["web"].Values) != "[2 4]" {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("WorkloadUsage = %v, %v, want the values [2 4] of web alone", got, err)
 	}
 	if nodes, err := source.NodeUsage(t.Context(), metrics.NodesRequest{Resource: metrics.Memory, Names: []string{"n1"}, Window: w}); err != nil || len(nodes) != 1 {
-		t.Errorf("%v, %v", nodes, err)
+		t.Errorf("NodeUsage = %v, %v, want one node", nodes, err)
 	}
 }
 
@@ -226,20 +226,20 @@ func TestRealtimeOptional(t *testing.T) {
 	}
 
 	if got, err := read(serve(t, &server{answer: answer}, methodRealtime)); err != nil || fmt.Sprint(got) != "[2]" {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("CurrentUsage = %v, %v, want [2]", got, err)
 	}
 
 	historic := serve(t, &server{answer: answer}, methodHistory)
 	if _, err := read(historic); !errors.Is(err, metrics.ErrUnsupported) {
-		t.Errorf("current usage of a server without it: %v", err)
+		t.Errorf("CurrentUsage of a server without it: error %v, want ErrUnsupported", err)
 	}
 
 	err := usageError(t, historic, metrics.UsageRequest{Resource: metrics.UnreclaimableMemory, Start: now.Add(-time.Hour)})
 	if !errors.Is(err, metrics.ErrUnsupported) {
-		t.Errorf("an unsupported resource: %v", err)
+		t.Errorf("Usage of an unsupported resource: error %v, want ErrUnsupported", err)
 	}
 	if err := historic.Check(t.Context()); err != nil {
-		t.Errorf("checking the connection: %v", err)
+		t.Errorf("Check of a server that answers: error %v, want none", err)
 	}
 }
 
@@ -261,10 +261,10 @@ func TestErrorsNameNoAddress(t *testing.T) {
 		err := usageError(t, source, metrics.UsageRequest{Resource: metrics.CPU, Start: now.Add(-time.Hour), End: now})
 		text := metrics.PublicMessage(err)
 		if text != "data source grpc: /History/QueryTimeSeries: Unavailable" {
-			t.Errorf("%s: %s", name, text)
+			t.Errorf("%s: public message %s, want the method and Unavailable, without an address", name, text)
 		}
 		if !strings.Contains(err.Error(), "dial tcp") || status.Code(err) != codes.Unavailable {
-			t.Errorf("%s: the log has %v", name, err)
+			t.Errorf("%s: error %v, want one with code Unavailable that contains dial tcp", name, err)
 		}
 	}
 }
@@ -281,12 +281,12 @@ func TestFailures(t *testing.T) {
 		"a window of ages": {Resource: metrics.CPU, Start: now.AddDate(-100, 0, 0), End: now, Step: time.Second},
 	} {
 		if err := usageError(t, source, req); err == nil || errors.Is(err, metrics.ErrUnsupported) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: Usage: error %v, want one other than ErrUnsupported", name, err)
 		}
 	}
 
 	if _, err := New(Config{Address: "localhost:1"}); err == nil {
-		t.Error("an incomplete configuration is accepted")
+		t.Error("New with an incomplete configuration: no error, want one")
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -299,7 +299,7 @@ func TestFailures(t *testing.T) {
 	defer gone.conn.Close()
 
 	if err := gone.Check(ctx); err == nil {
-		t.Error("no error without a server")
+		t.Error("Check without a server: no error, want one")
 	}
 }
 
@@ -311,10 +311,10 @@ func TestTransport(t *testing.T) {
 	} {
 		transport, err := Config{Address: address}.transport()
 		if err != nil || transport.Info().SecurityProtocol != want {
-			t.Errorf("%s: %s, %v, want %s", address, transport.Info().SecurityProtocol, err, want)
+			t.Errorf("transport of %s: %s, %v, want %s", address, transport.Info().SecurityProtocol, err, want)
 		}
 		if transport, err = (Config{Address: address, Insecure: true}).transport(); err != nil || transport.Info().SecurityProtocol != "insecure" {
-			t.Errorf("%s with Insecure: %s, %v", address, transport.Info().SecurityProtocol, err)
+			t.Errorf("transport of %s with Insecure: %s, %v, want insecure", address, transport.Info().SecurityProtocol, err)
 		}
 	}
 }
@@ -337,7 +337,7 @@ func TestTLS(t *testing.T) {
 		t.Error(err)
 	}
 	if err := usageError(t, serve(t, &server{answer: answer, caFile: authority}, methodHistory), request); err == nil {
-		t.Error("a server without TLS is accepted")
+		t.Error("Usage of a server without TLS: no error, want one")
 	}
 
 	public, key, err := ed25519.GenerateKey(rand.Reader)
@@ -357,7 +357,7 @@ func TestTLS(t *testing.T) {
 
 	err = usageError(t, serve(t, &server{answer: answer, options: trusted, caFile: authority}, methodHistory), request)
 	if err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a server with a certificate of another authority: %v", err)
+		t.Errorf("Usage of a server with a certificate of another authority: error %v, want one about the certificate", err)
 	}
 	if err := os.WriteFile(authority, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
@@ -365,7 +365,7 @@ func TestTLS(t *testing.T) {
 
 	for _, file := range []string{authority, authority + ".none"} {
 		if _, err := (Config{Address: "history:1", CAFile: file}).transport(); err == nil || !strings.Contains(err.Error(), file) {
-			t.Errorf("%s: %v", file, err)
+			t.Errorf("transport with CA file %s: error %v, want one that names the file", file, err)
 		}
 	}
 }

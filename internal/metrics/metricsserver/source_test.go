@@ -59,22 +59,22 @@ func TestCurrentUsage(t *testing.T) {
 
 	const want = "shop/Pod/web-1/app=0.25 12:00 15s; shop/Pod/web-1/quiet=0 12:00 15s"
 	if got, err := read(metrics.CPU, "shop"); err != nil || got != want {
-		t.Errorf("%s, %v", got, err)
+		t.Errorf("CurrentUsage of CPU in shop = %s, %v, want %s", got, err, want)
 	}
 	if got, err := read(metrics.Memory); err != nil || got != "shop/Pod/web-1/app=6.7108864e+07 12:00 15s; shop/Pod/web-1/odd=1024 12:00 15s" {
-		t.Errorf("%s, %v", got, err)
+		t.Errorf("CurrentUsage of memory = %s, %v, want 64 MiB of app and 1024 bytes of odd", got, err)
 	}
 	if _, err := read(metrics.CPU, "broken"); err == nil {
-		t.Error("no error of a server that fails")
+		t.Error("CurrentUsage of a server that fails: no error, want one")
 	}
 
 	if _, err := read(metrics.UnreclaimableMemory); !errors.Is(err, metrics.ErrUnsupported) {
-		t.Errorf("an unsupported resource: %v", err)
+		t.Errorf("CurrentUsage of an unsupported resource: error %v, want ErrUnsupported", err)
 	}
 	if err := source.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if !slices.Contains(paths, "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods") || !slices.Contains(paths, "/apis/metrics.k8s.io/v1beta1/pods") {
-		t.Errorf("paths %v", paths)
+		t.Errorf("requested paths %v, want the pods of shop and those of all namespaces", paths)
 	}
 }

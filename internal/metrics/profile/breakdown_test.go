@@ -129,29 +129,29 @@ func TestDetailsAgainstTheRealEngine(t *testing.T) {
 			warm, second := read(d.cache, groups)
 			ungrouped, third := read(d.cache, rightsize.NodeGroups{})
 			if second >= first || third > second {
-				t.Errorf("%d queries cold, %d warm, %d warm without groups", first, second, third)
+				t.Errorf("%d queries cold, %d warm, %d warm without groups, want fewer warm than cold and no more without groups", first, second, third)
 			}
 
 			key := container{identity: identityOf(agentSet()[0].Ref), name: "agent"}
 			for _, u := range []*Usage{cold, warm} {
 				if !bytes.Equal(marshalProfile(t, plain.profiles[key]), marshalProfile(t, u.profiles[key])) {
-					t.Error("with and without the cache differ")
+					t.Error("profiles differ with and without the cache, want the same")
 				}
 			}
 
 			for i, day := range ungrouped.profiles[key].Days() {
 				if want := plain.profiles[key].Days()[i]; day.CPU.Total() != want.CPU.Total() || day.Memory.Max() != want.Memory.Max() {
-					t.Errorf("%v differs where groups are not asked for", day.Day)
+					t.Errorf("day %v differs without node groups, want the same CPU and memory", day.Day)
 				}
 			}
 
 			if len(warm.grouped) != 2 || len(ungrouped.grouped) != 0 && len(ungrouped.ResourceInput(agentSet()[0], rightsize.Policy{}, now).Containers[0].Groups) != 0 {
-				t.Errorf("%d groups, %d without any", len(warm.grouped), len(ungrouped.grouped))
+				t.Errorf("%d groups with node groups and %d without, want 2, and none in the input without", len(warm.grouped), len(ungrouped.grouped))
 			}
 
 			for k, p := range plain.grouped {
 				if !bytes.Equal(marshalProfile(t, p), marshalProfile(t, warm.grouped[k])) {
-					t.Errorf("%v differs with and without the cache", k)
+					t.Errorf("profile of %v differs with and without the cache, want the same", k)
 				}
 			}
 
@@ -187,16 +187,16 @@ func checkDetails(t *testing.T, u *Usage, basis rightsize.ReclaimBasis, held flo
 	in := u.ResourceInput(agentSet()[0], policy, now).Containers[0]
 	r := rightsize.Recommend(rightsize.Input{Profile: in.Profile, Groups: in.Groups, Now: now}, policy)
 	if len(r.NodeGroups) != 2 || r.NodeGroups[0].Group != "crane.io/nodepool=large" || r.NodeGroups[0].Pods != 2 {
-		t.Fatalf("%+v", r.NodeGroups)
+		t.Fatalf("Recommend: node groups %+v, want 2, the first of the large pool with 2 pods", r.NodeGroups)
 	}
 
 	large := *r.NodeGroups[0].Target.MemoryRequest
 	small := *r.NodeGroups[1].Target.MemoryRequest
 	if large < 4*small || *r.Target.MemoryRequest < large {
-		t.Errorf("large %d, small %d, all %d", large, small, *r.Target.MemoryRequest)
+		t.Errorf("memory requests: large pool %d, small pool %d, all %d, want large at least 4 times small and all at least large", large, small, *r.Target.MemoryRequest)
 	}
 	if lowered := r.Memory.Estimate < 9e8; lowered != (basis == rightsize.WithoutActiveFile) {
-		t.Errorf("basis %d: estimate %v", basis, r.Memory.Estimate)
+		t.Errorf("basis %d: memory estimate %v, want below 9e8 only with active files left out", basis, r.Memory.Estimate)
 	}
 }
 
@@ -237,12 +237,12 @@ func TestDetailsAreAskedForInOrder(t *testing.T) {
 
 	want := []metrics.UsageKind{metrics.UnreclaimableMemory, metrics.AnonymousMemory, metrics.UnreclaimableMemory, metrics.AnonymousMemory}
 	if !slices.Equal(c.details, want) {
-		t.Errorf("asked for %v", c.details)
+		t.Errorf("requested memory details %v, want %v", c.details, want)
 	}
 
 	for _, r := range c.asked[len(c.asked)-3:] {
 		if days := r.End.Sub(r.Start); days > 24*time.Hour {
-			t.Errorf("%s is asked for %v, though finished days are kept", r.Resource, days)
+			t.Errorf("%s was requested for %v, want at most a day: finished days are cached", r.Resource, days)
 		}
 	}
 }
@@ -285,6 +285,6 @@ func TestStartsAreKeptApart(t *testing.T) {
 
 	d := u.Profile(deployments("shop/w0")[0].Ref, "app").Days()[0]
 	if d.StartCPU != 5 || d.CPU.Total() != 7 || d.CPU.Max() > 0.31 {
-		t.Errorf("start %v, %d steady samples up to %v", d.StartCPU, d.CPU.Total(), d.CPU.Max())
+		t.Errorf("start CPU %v, %d steady samples up to %v, want 5, 7 and at most 0.31", d.StartCPU, d.CPU.Total(), d.CPU.Max())
 	}
 }

@@ -178,7 +178,7 @@ func (d *fixture) check(c *cluster, workloads []workload.Workload, want ...strin
 	}
 
 	if !slices.Equal(asked, want) {
-		d.t.Errorf("asked\n  %s\nwant\n  %s", strings.Join(asked, "\n  "), strings.Join(want, "\n  "))
+		d.t.Errorf("Collect requested\n  %s\nwant\n  %s", strings.Join(asked, "\n  "), strings.Join(want, "\n  "))
 	}
 
 	plain, err := Collect(d.t.Context(), Source{Capabilities: (&cluster{name: c.name, step: c.step}).capabilities()}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour, Reaction: d.reaction})
@@ -187,12 +187,12 @@ func (d *fixture) check(c *cluster, workloads []workload.Workload, want ...strin
 	}
 
 	if len(got.profiles) != len(plain.profiles) || len(got.profiles) != len(workloads) {
-		d.t.Fatalf("%d containers with the cache, %d without", len(got.profiles), len(plain.profiles))
+		d.t.Fatalf("Collect returned %d containers with the cache and %d without, want %d", len(got.profiles), len(plain.profiles), len(workloads))
 	}
 
 	for key, profile := range plain.profiles {
 		if !bytes.Equal(marshalProfile(d.t, profile), marshalProfile(d.t, got.profiles[key])) {
-			d.t.Errorf("%v differs with and without the cache", key)
+			d.t.Errorf("profile of %v differs with and without the cache, want the same", key)
 		}
 	}
 }
@@ -224,10 +224,10 @@ func TestCacheOfReactions(t *testing.T) {
 
 	d.reaction = false
 	if _, asked, err := d.collect(other, bank); err != nil || len(asked) != 2 || !strings.HasPrefix(asked[0], "cpu 03-10..") {
-		t.Errorf("asked %q, %v", asked, err)
+		t.Errorf("Collect requested %q, error %v, want 2 requests, the first for CPU of 03-10", asked, err)
 	}
 	if len(d.notes) > 0 {
-		t.Errorf("notes %q", d.notes)
+		t.Errorf("notes %q, want none", d.notes)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestCacheAsksForWhatIsMissing(t *testing.T) {
 	d.check(c, shop, "cpu 03-06..03-11T04:00 shop", "memory 03-06..03-11T04:00 shop")
 
 	if len(d.notes) > 0 {
-		t.Errorf("notes %q", d.notes)
+		t.Errorf("notes %q, want none", d.notes)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestCacheKeepsWhatAnInterruptedRunHasRead(t *testing.T) {
 	d := newFixture(t)
 	c := &cluster{name: "a", step: 30 * time.Minute, failOn: series.DayOf(time.Date(2026, 3, 8, 0, 0, 0, 0, time.UTC))}
 	if u, _, err := d.collect(c, deployments("shop/w0")); u != nil || !errors.Is(err, errBroken) {
-		t.Fatalf("half a history: %v, %v", u, err)
+		t.Fatalf("Collect with a read that fails = %v, %v, want no usage and %v", u, err, errBroken)
 	}
 
 	c.failOn = 0
@@ -323,7 +323,7 @@ func TestCacheReadsDamagedDaysAnew(t *testing.T) {
 
 			d.check(c, deployments("shop/w0"), "cpu 03-07..03-08T00:00 shop", "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
 			if len(d.notes) != 1 || !strings.Contains(d.notes[0], "2026-03-07") {
-				t.Errorf("notes %q", d.notes)
+				t.Errorf("notes %q, want one about 2026-03-07", d.notes)
 			}
 
 			d.check(c, deployments("shop/w0"), "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
@@ -362,7 +362,7 @@ func TestCacheDistinguishesServers(t *testing.T) {
 	d.check(b, deployments("shop/w0"), all...)
 
 	if len(d.notes) != 1 {
-		t.Errorf("notes %q", d.notes)
+		t.Errorf("notes %q, want one", d.notes)
 	}
 
 	d.check(a, deployments("shop/w0"), today...)
@@ -377,7 +377,7 @@ func TestCacheKeepsNothingOfPartialAnswers(t *testing.T) {
 	}
 
 	if files := d.files(""); len(files) > 0 || len(d.notes) != 1 {
-		t.Errorf("files %v, notes %q", files, d.notes)
+		t.Errorf("files %v and notes %q after a partial answer, want no file and one note", files, d.notes)
 	}
 }
 
@@ -391,7 +391,7 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 
 	d.check(c, deployments("shop/w0"), "cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
 	if len(d.notes) == 0 {
-		t.Error("no warning")
+		t.Error("no note about a cache that cannot be written, want one")
 	}
 }
 
@@ -399,7 +399,7 @@ func TestSourceThatBreaksItsOrder(t *testing.T) {
 	d := newFixture(t)
 	c := &cluster{name: "a", step: 30 * time.Minute, backwards: true}
 	if _, _, err := d.collect(c, deployments("shop/w0")); err == nil || !strings.Contains(err.Error(), "day by day") {
-		t.Errorf("error %v", err)
+		t.Errorf("Collect of a source out of order: error %v, want one that requires chunks day by day", err)
 	}
 }
 
@@ -408,7 +408,7 @@ func TestPrune(t *testing.T) {
 	c := &cluster{name: "a", step: 30 * time.Minute}
 
 	if err := d.cache.Prune(); err != nil {
-		t.Fatalf("a cache that was never used: %v", err)
+		t.Fatalf("Prune of a cache that was never used: error %v, want none", err)
 	}
 
 	if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
@@ -460,17 +460,17 @@ func TestPrune(t *testing.T) {
 	}
 
 	if left := d.files(daySuffix); len(left) != 6 || strings.Contains(strings.Join(left, " "), "2026-03-06") {
-		t.Errorf("left: %v", left)
+		t.Errorf("files after Prune: %v, want 6, without 2026-03-06", left)
 	}
 	if _, err := os.Stat(foreign); err != nil {
-		t.Errorf("a foreign file is gone: %v", err)
+		t.Errorf("Prune: reading a foreign file: %v, want it kept", err)
 	}
 	if _, err := os.Stat(torn); err == nil {
-		t.Error("a torn file is left")
+		t.Error("Prune keeps a torn file, want it removed")
 	}
 
 	if _, err := os.Stat(filepath.Dir(filepath.Dir(before))); err == nil {
-		t.Error("a day of a format that is no longer read is left")
+		t.Error("Prune keeps a day of a format that is no longer read, want it removed")
 	}
 }
 
@@ -492,7 +492,7 @@ func FuzzDecodeDay(f *testing.F) {
 
 		days, covered, err := decodeDay(raw, h, []string{"shop"})
 		if err != nil && (len(days) > 0 || covered != nil) {
-			t.Errorf("%d containers of a rejected file: %v", len(days), err)
+			t.Errorf("decodeDay returned %d containers of a rejected file (%v), want none", len(days), err)
 		}
 	})
 }

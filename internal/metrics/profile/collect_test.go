@@ -92,7 +92,7 @@ func TestCollect(t *testing.T) {
 	}
 
 	if len(r.asked) != 2 || !slices.Equal(r.asked[0].Namespaces, []string{"data", "shop"}) || !r.asked[0].Start.Equal(end.Add(-48*time.Hour)) {
-		t.Errorf("asked %+v", r.asked)
+		t.Errorf("Collect requested %+v, want 2 resources in data and shop from %v", r.asked, end.Add(-48*time.Hour))
 	}
 	if len(u.profiles) != 2 || u.Profile(web().Ref, "app") == nil || u.Profile(web().Ref, "injected") == nil {
 		t.Errorf("%d profiles, want those of the containers app and injected", len(u.profiles))
@@ -100,24 +100,24 @@ func TestCollect(t *testing.T) {
 
 	day := u.Profile(web().Ref, "app").Days()[0]
 	if day.CPU.Total() != 6 || day.Memory.Total() != 6 {
-		t.Errorf("%d samples of cpu and %d of memory, want 3 of each of two pods", day.CPU.Total(), day.Memory.Total())
+		t.Errorf("%d samples of CPU and %d of memory, want 6 each: 3 of each of two pods", day.CPU.Total(), day.Memory.Total())
 	}
 	if u.Profile(db.Ref, "postgres") != nil {
-		t.Error("a profile of what was never seen")
+		t.Error("Collect returned a profile of a container without samples, want none")
 	}
 
 	in := u.ResourceInput(web(), rightsize.Policy{Name: "p"}, end)
 	if len(in.Containers) != 2 || !in.Containers[0].Init || in.Containers[1].Init || in.Containers[1].Profile == nil {
-		t.Fatalf("input %+v", in)
+		t.Fatalf("ResourceInput = %+v, want 2 containers, the init container first", in)
 	}
 
 	app := in.Containers[1]
 	if app.Current.CPULimit != nil || *app.Current.CPURequest != 500 || *app.Current.MemoryLimit != 1<<30 {
-		t.Errorf("current %+v", app.Current)
+		t.Errorf("current resources %+v, want 500m CPU, no CPU limit and 1 GiB memory limit", app.Current)
 	}
 	// The peak on the day of the kill is 4 bytes, far below the current limit.
 	if len(app.OOMs) != 1 || app.OOMs[0].Memory != 4 {
-		t.Errorf("kills %+v", app.OOMs)
+		t.Errorf("OOM kills %+v, want one at 4 bytes", app.OOMs)
 	}
 }
 
@@ -140,14 +140,14 @@ func TestOOMMemory(t *testing.T) {
 			got := u.oomKills(web().Ref, c.c)
 			if c.want == 0 {
 				if len(got) != 0 {
-					t.Errorf("a kill at an unknown size: %+v", got)
+					t.Errorf("oomKills = %+v, want none: the size is unknown", got)
 				}
 
 				return
 			}
 
 			if len(got) != 1 || got[0].Memory != c.want {
-				t.Errorf("%+v, want %d", got, c.want)
+				t.Errorf("oomKills = %+v, want one at %d bytes", got, c.want)
 			}
 		})
 	}
@@ -164,7 +164,7 @@ func TestOOMMemoryKnown(t *testing.T) {
 
 	c := workload.Container{Name: "app", Limits: workload.Resources{Memory: 2}}
 	if got := u.oomKills(web().Ref, c); len(got) != 1 || got[0] != kill {
-		t.Errorf("%+v", got)
+		t.Errorf("oomKills = %+v, want only %+v", got, kill)
 	}
 }
 
@@ -174,9 +174,9 @@ func TestCollectFails(t *testing.T) {
 
 	u, err := Collect(t.Context(), Source{Capabilities: metrics.Capabilities{Usage: r}}, Request{Workloads: []workload.Workload{web()}, End: time.Now(), Length: time.Hour})
 	if u != nil || !errors.Is(err, boom) {
-		t.Errorf("half a history: %v, %v", u, err)
+		t.Errorf("Collect with a read that fails = %v, %v, want no usage and %v", u, err, boom)
 	}
 	if u, err = Collect(t.Context(), Source{Capabilities: metrics.Capabilities{Usage: r}}, Request{End: time.Now(), Length: time.Hour}); err != nil || len(u.profiles) != 0 || len(r.asked) != 1 {
-		t.Errorf("no workloads: %v, %v, asked %d times", u, err, len(r.asked))
+		t.Errorf("Collect without workloads = %v, %v after %d requests, want empty usage after 1", u, err, len(r.asked))
 	}
 }

@@ -91,18 +91,18 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 
 	again, warm := read(d.cache, "bank/w0", "bank/w1", "shop/w0", "shop/w1")
 	if warm >= cold {
-		t.Errorf("%d queries of two namespaces with the cache, %d of one without", warm, cold)
+		t.Errorf("%d queries of two namespaces with the cache, want fewer than the %d of one without", warm, cold)
 	}
 
 	for key, profile := range want.profiles {
 		raw := marshalProfile(t, profile)
 		if !bytes.Equal(raw, marshalProfile(t, got.profiles[key])) || !bytes.Equal(raw, marshalProfile(t, again.profiles[key])) {
-			t.Errorf("%v differs with and without the cache", key)
+			t.Errorf("profile of %v differs with and without the cache, want the same", key)
 		}
 	}
 
 	if len(d.notes) > 0 {
-		t.Errorf("notes %q", d.notes)
+		t.Errorf("notes %q, want none", d.notes)
 	}
 }
 

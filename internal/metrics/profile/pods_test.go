@@ -61,21 +61,21 @@ func TestReadPodUsage(t *testing.T) {
 	}
 
 	if use, ok := got.Mean("shop", "a"); !ok || use != (cost.Amounts{CPU: 2000, Memory: 250}) {
-		t.Errorf("%+v, %t", use, ok)
+		t.Errorf("Mean(shop, a) = %+v, %t, want 2 cores and 250 bytes", use, ok)
 	}
 
 	for _, pod := range []string{"b", "c", "none"} { // Without memory, without CPU, without anything.
 		if use, ok := got.Mean("shop", pod); ok {
-			t.Errorf("pod %s uses %+v", pod, use)
+			t.Errorf("Mean(shop, %s) = %+v, want none", pod, use)
 		}
 	}
 
 	if _, ok := got.Mean("bank", "a"); ok || len(got.pods) != 3 {
-		t.Errorf("a pod of another namespace; %d pods", len(got.pods))
+		t.Errorf("Mean(bank, a): found %t among %d pods, want none among 3", ok, len(got.pods))
 	}
 
 	source.err = errors.New("boom")
 	if got, err := ReadPodUsage(t.Context(), source, nil, time.Unix(0, 0), time.Unix(3600, 0)); got != nil || !errors.Is(err, source.err) {
-		t.Errorf("half of it: %v, %v", got, err)
+		t.Errorf("ReadPodUsage with a read that fails = %v, %v, want nil and %v", got, err, source.err)
 	}
 }

@@ -38,22 +38,22 @@ func TestTotals(t *testing.T) {
 
 	want := []float64{6, 1, 12, nan, 7, 4, nan, nan, nan, nan, nan, 8}
 	if len(cpu.Values) != len(want) || !cpu.Start.Equal(start) || cpu.Step != TotalStep {
-		t.Fatalf("%+v", cpu)
+		t.Fatalf("Totals: CPU %+v, want %d cells of %v from %v", cpu, len(want), TotalStep, start)
 	}
 
 	for i, v := range want {
 		if got := cpu.Values[i]; math.Abs(got-v) > 1e-5 || math.IsNaN(got) != math.IsNaN(v) {
-			t.Errorf("cell %d: %g, want %g", i, got, v)
+			t.Errorf("CPU cell %d is %g, want %g", i, got, v)
 		}
 	}
 
 	if memory.Values[0] != 1<<30 || !math.IsNaN(memory.Values[1]) {
-		t.Errorf("%v", memory.Values)
+		t.Errorf("Totals: memory %v, want 1 GiB and then a gap", memory.Values)
 	}
 	if cpu, memory := u.Totals(workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "other"}); len(cpu.Values)+len(memory.Values) > 0 {
-		t.Error("usage of a workload that was not requested")
+		t.Error("Totals of a workload that was not requested has values, want none")
 	}
 	if cpu, _ := (&Usage{}).Totals(ref); len(cpu.Values) > 0 {
-		t.Error("totals that were not asked for")
+		t.Error("Totals of usage without totals has values, want none")
 	}
 }

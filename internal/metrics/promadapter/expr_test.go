@@ -113,7 +113,7 @@ func TestServeCustom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			expr, label, found, err := rules.CustomExpr(listing, c.metric, c.of, nil)
 			if expr != c.expr || label != c.label || found != c.found || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-				t.Errorf("got %s, %q, %v, %v\nwant %s, %q, %v, %s", expr, label, found, err, c.expr, c.label, c.found, c.err)
+				t.Errorf("CustomExpr(%s) = %s, %q, %v, %v, want %s, %q, %v, error with %q", c.metric, expr, label, found, err, c.expr, c.label, c.found, c.err)
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func TestServeCustom(t *testing.T) {
 func TestList(t *testing.T) {
 	rules := parse(t)
 	if rules.HasExternal(nil, "queue_len_of_mail") {
-		t.Error("a name with two groups cannot be turned round")
+		t.Error("HasExternal of a name with two groups without a listing: true, want false: the name cannot be reversed")
 	}
 
 	var asked []string
@@ -143,7 +143,7 @@ func TestList(t *testing.T) {
 	}
 
 	if !slices.Contains(asked, `count by (__name__) ({__name__=~"^queue_.*",cluster="eu"})`) || !slices.Contains(asked, `count by (__name__) (requests_total{job="web",cluster="eu"})`) {
-		t.Errorf("asked %q", asked)
+		t.Errorf("List asked %q, want the counts of queue_ and of requests_total", asked)
 	}
 
 	down := errors.New("down")
@@ -156,28 +156,28 @@ func TestList(t *testing.T) {
 	})
 
 	if !errors.Is(err, down) || !strings.Contains(err.Error(), "externalRules[0]") || strings.Contains(err.Error(), "externalRules[1]") {
-		t.Errorf("error %v", err)
+		t.Errorf("List with a query that fails: error %v, want one that names externalRules[0] alone", err)
 	}
 
 	for _, listing := range []*promadapter.Listing{first, second} {
 		expr, found, err := rules.ExternalExpr(listing, "queue_len_of_mail", "shop", nil)
 		if expr != `queue_len_mail{cluster="eu"}` || !found || err != nil {
-			t.Errorf("got %s, %v, %v", expr, found, err)
+			t.Errorf("ExternalExpr(queue_len_of_mail) = %s, %v, %v, want queue_len_mail of cluster eu", expr, found, err)
 		}
 	}
 
 	if rules.HasCustom(first, "memory_rss") || !rules.HasCustom(nil, "memory_rss") {
-		t.Error("a rule for all names takes metrics that there are no series of")
+		t.Error("HasCustom(memory_rss): want false with a listing that lacks it, and true without a listing")
 	}
 
 	want := []promadapter.ListedMetric{{Metric: "jobs_pending", Resources: []string{"namespace"}}, {Metric: "queue_age_of_mail"}, {Metric: "queue_len_of_mail"}}
 	if diff := cmp.Diff(want, second.External(rules)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("External: metrics differ (-want +got):\n%s", diff)
 	}
 
 	_, err = rules.List(t.Context(), nil, func(context.Context, string) ([]string, error) { return make([]string, 10_001), nil })
 	if err == nil || !strings.Contains(err.Error(), "10001 series names") {
-		t.Errorf("too many names: %v", err)
+		t.Errorf("List of too many names: error %v, want one with 10001 series names", err)
 	}
 }
 
@@ -188,11 +188,11 @@ func TestServeExternal(t *testing.T) {
 
 	expr, found, err := rules.ExternalExpr(listing, "jobs_pending", "shop", factor)
 	if want := `max(jobs_pending{ns="shop",factor="2",cluster="eu"}) by () * scalar(2)`; expr != want || !found || err != nil {
-		t.Errorf("got %s, %v, %v\nwant %s", expr, found, err, want)
+		t.Errorf("ExternalExpr(jobs_pending) = %s, %v, %v, want %s", expr, found, err, want)
 	}
 	// A template with an unknown field fails and returns no partial query.
 	if expr, found, err := rules.ExternalExpr(listing, "jobs_pending", "shop", nil); !found || err != nil && expr != "" {
-		t.Errorf("got %q, %v, %v", expr, found, err)
+		t.Errorf("ExternalExpr without the factor = %q, %v, %v, want it found, and no query beside an error", expr, found, err)
 	}
 }
 
@@ -220,28 +220,28 @@ externalRules:
 	}
 
 	if expr, found, err := rules.ExternalExpr(listing, hostile, "shop", nil); found || err != nil {
-		t.Errorf("external metric by the name of a series: %s, %v", expr, err)
+		t.Errorf("ExternalExpr of a hostile metric = %s, %v, want not found", expr, err)
 	}
 	if expr, _, found, err := rules.CustomExpr(listing, hostile, pod("web-0"), nil); found || err != nil {
-		t.Errorf("custom metric by the name of a series: %s, %v", expr, err)
+		t.Errorf("CustomExpr of a hostile metric = %s, %v, want not found", expr, err)
 	}
 
 	for _, before := range []*promadapter.Listing{nil, listing} {
 		if expr, _, err := rules.ExternalExpr(before, hostile+" ", "shop", nil); expr != "" {
-			t.Errorf("metric without a listing: %s, %v", expr, err)
+			t.Errorf("ExternalExpr of a metric that is not listed = %s, %v, want no query", expr, err)
 		}
 	}
 
 	if _, found, err := rules.ExternalExpr(nil, "up", "shop", nil); !found || !errors.Is(err, promadapter.ErrNotListed) {
-		t.Errorf("before the first listing: %v, %v", found, err)
+		t.Errorf("ExternalExpr before the first listing: found %v, error %v, want true and ErrNotListed", found, err)
 	}
 	if expr, found, err := rules.ExternalSum(hostile, promadapter.MetricQuery{Namespace: "shop"}); found || err != nil {
-		t.Errorf("history of a hostile metric: %s, %v", expr, err)
+		t.Errorf("ExternalSum of a hostile metric = %s, %v, want not found", expr, err)
 	}
 
 	for _, name := range []string{`x"} or secret{a="`, "x\\", "a b", "a,b", "a`b", "a'b", "a\nb"} {
 		if expr, _, found, err := rules.CustomExpr(listing, "up", pod(name), nil); !found || err == nil {
-			t.Errorf("object %q: %s", name, expr)
+			t.Errorf("CustomExpr of object %q = %s, want an error", name, expr)
 		}
 
 		two := pod(name)
@@ -252,17 +252,17 @@ externalRules:
 		}
 
 		if expr, _, found, err := rules.CustomExpr(listing, "up", two, nil); name != "a,b" && (!found || err == nil) {
-			t.Errorf("objects %q: %s", two.Names, expr)
+			t.Errorf("CustomExpr of objects %q = %s, want an error", two.Names, expr)
 		}
 
 		factor := []prometheus.Matcher{{Label: "factor", Op: "=", Value: name}}
 		if expr, found, err := rules.ExternalExpr(listing, "up", "shop", factor); !found || err == nil {
-			t.Errorf("label value %q: %s", name, expr)
+			t.Errorf("ExternalExpr with factor %q = %s, want an error", name, expr)
 		}
 	}
 
 	if expr, _, found, err := rules.CustomExpr(listing, "up", pod("web-0.a:b"), nil); !found || err != nil {
-		t.Errorf("a valid name: %s, %v", expr, err)
+		t.Errorf("CustomExpr of a valid name = %s, %v, want it found without an error", expr, err)
 	}
 }
 
@@ -309,29 +309,29 @@ externalRules:
 	victims := []prometheus.Matcher{equal("ns", "victim"), equal("namespace", "victim")}
 	pods := promadapter.Objects{Resource: "pod", Namespace: "shop", Names: []string{"web-0"}}
 	if expr, _, _, err := rules.CustomExpr(listing, "up", pods, victims); err != nil || expr != `sum(up{ns="shop",pod=~"web-0"})` {
-		t.Errorf("custom: %s, %v", expr, err)
+		t.Errorf("CustomExpr with labels of another namespace = %s, %v, want pods of shop alone", expr, err)
 	}
 	if expr, _, err := rules.ExternalExpr(listing, "up", "shop", victims); err != nil || expr != `up{ns="shop"}` {
-		t.Errorf("external: %s, %v", expr, err)
+		t.Errorf("ExternalExpr with labels of another namespace = %s, %v, want series of shop alone", expr, err)
 	}
 
 	query := promadapter.MetricQuery{Namespace: "shop", Matchers: victims}
 	if expr, _, err := rules.CustomSum("up", query); err != nil || !strings.Contains(expr, `ns="shop"`) {
-		t.Errorf("history of pods: %s, %v", expr, err)
+		t.Errorf("CustomSum with labels of another namespace = %s, %v, want series of shop", expr, err)
 	}
 	if expr, _, err := rules.ExternalSum("up", query); err != nil || expr != `sum(up{ns="shop"})` {
-		t.Errorf("history: %s, %v", expr, err)
+		t.Errorf("ExternalSum with labels of another namespace = %s, %v, want series of shop alone", expr, err)
 	}
 
 	for _, names := range [][]string{{"victim"}, {"shop", "victim"}, nil} {
 		if expr, _, found, err := rules.CustomExpr(listing, "up", promadapter.Objects{Resource: "namespaces", Namespace: "shop", Names: names}, nil); !found || err == nil {
-			t.Errorf("namespaces %v: %s", names, expr)
+			t.Errorf("CustomExpr of namespaces %v = %s, want an error", names, expr)
 		}
 	}
 
 	own := promadapter.Objects{Resource: "namespaces", Namespace: "shop", Names: []string{"shop"}}
 	if expr, label, _, err := rules.CustomExpr(listing, "up", own, nil); err != nil || label != "ns" || expr != `sum(up{ns="shop",pod=~""})` {
-		t.Errorf("the own namespace: %s, %v", expr, err)
+		t.Errorf("CustomExpr of the own namespace = %s, label %q, %v, want series of shop by ns", expr, label, err)
 	}
 
 	for value, want := range map[string]bool{
@@ -340,18 +340,18 @@ externalRules:
 	} {
 		expr, _, err := rules.ExternalExpr(listing, "factor", "shop", []prometheus.Matcher{equal("factor", value)})
 		if (err == nil) != want {
-			t.Errorf("unquoted %q: %s, %v", value, expr, err)
+			t.Errorf("ExternalExpr with unquoted factor %q = %s, %v, want it accepted: %v", value, expr, err, want)
 		}
 	}
 
 	words := []prometheus.Matcher{equal("a", "secret"), equal("b", "secret")}
 	if expr, _, err := rules.ExternalExpr(listing, "quoted", "shop", words); err != nil {
-		t.Errorf("quoted words: %s, %v", expr, err)
+		t.Errorf("ExternalExpr with quoted words = %s, %v, want no error", expr, err)
 	}
 
 	comment := []prometheus.Matcher{equal("factor", "2"), equal("comment", "secret")}
 	if expr, _, err := rules.ExternalExpr(listing, "factor", "shop", comment); err != nil {
-		t.Errorf("a word in a comment: %s, %v", expr, err)
+		t.Errorf("ExternalExpr with a word in a comment = %s, %v, want no error", expr, err)
 	}
 }
 
@@ -373,12 +373,12 @@ func TestMatchers(t *testing.T) {
 
 		matchers, err := promadapter.SelectorMatchers(selector)
 		if got := fmt.Sprint(matchers); err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got %s, %v; want %s", text, got, err, want)
+			t.Errorf("SelectorMatchers(%q) = %s, %v, want %s", text, got, err, want)
 		}
 	}
 
 	if _, err := promadapter.SelectorMatchers(labels.Nothing()); err == nil {
-		t.Error("a selector of nothing is no selector of everything")
+		t.Error("SelectorMatchers of a selector of nothing: no error, want one")
 	}
 }
 
@@ -403,7 +403,7 @@ func FuzzServe(f *testing.F) {
 		_, _, _ = rules.ExternalExpr(listing, metric, "shop", nil)
 		_, label, found, err := rules.CustomExpr(listing, metric, promadapter.Objects{Resource: "pods", Namespace: "shop", Names: []string{object}}, nil)
 		if found && err == nil && label == "" {
-			t.Error("a query whose objects cannot be distinguished")
+			t.Errorf("CustomExpr(%q, %q) has no label, want one that distinguishes the objects", metric, object)
 		}
 	})
 }

@@ -99,14 +99,14 @@ func TestRulesGiveExpressions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, found, err := c.ask()
 			if err != nil || got != c.want || found != (c.want != "") {
-				t.Fatalf("%s, %v, %v\nwant %s", got, found, err, c.want)
+				t.Fatalf("query = %s, %v, %v, want %s", got, found, err, c.want)
 			}
 			if !found {
 				return
 			}
 
 			if _, err := parser.NewParser(parser.Options{}).ParseExpr(got); err != nil {
-				t.Errorf("%s: %v", got, err)
+				t.Errorf("query %s does not parse: %v, want valid PromQL", got, err)
 			}
 		})
 	}
@@ -138,7 +138,7 @@ func TestForecastsAreOfWhatIsServed(t *testing.T) {
 		forecast, there, err := r.ExternalSum(metric, MetricQuery{Namespace: "shop", Matchers: queue})
 		served, too, failed := r.ExternalExpr(listing, metric, "shop", queue)
 		if err != nil || failed != nil || !there || !too || forecast != "sum("+served+")" {
-			t.Errorf("%s: forecasts are of %s, the adapter serves %s; %v, %v", metric, forecast, served, err, failed)
+			t.Errorf("%s: ExternalSum = %s, ExternalExpr = %s (%v, %v), want the sum of the same query", metric, forecast, served, err, failed)
 		}
 	}
 
@@ -147,7 +147,7 @@ func TestForecastsAreOfWhatIsServed(t *testing.T) {
 		forecast, there, err := r.CustomSum(metric, MetricQuery{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "pod", Op: "=~", Value: "db-0|db-1"}}})
 		served, _, too, failed := r.CustomExpr(listing, metric, pods, nil)
 		if err != nil || failed != nil || !there || !too || forecast != "sum("+served+")" {
-			t.Errorf("%s: forecasts are of %s, the adapter serves %s; %v, %v", metric, forecast, served, err, failed)
+			t.Errorf("%s: CustomSum = %s, CustomExpr = %s (%v, %v), want the sum of the same query", metric, forecast, served, err, failed)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestParseRefuses(t *testing.T) {
 		"a broken resource": {"resourceRules: {cpu: {containerQuery: '<<'}}", "resourceRules.cpu"},
 	} {
 		if _, err := Parse([]byte(c[0]), nil); err == nil || !strings.Contains(err.Error(), c[1]) {
-			t.Errorf("%s: %v, want %q in it", name, err, c[1])
+			t.Errorf("%s: Parse: error %v, want one with %q", name, err, c[1])
 		}
 	}
 }

@@ -61,17 +61,17 @@ func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
 			Resource: metrics.CPU, Namespace: "shop", Kind: c.kind, Names: c.names, Window: window,
 		})
 		if err != nil {
-			t.Fatalf("%s: %v", c.kind, err)
+			t.Fatalf("WorkloadUsage of %s: error %v, want none", c.kind, err)
 		}
 
 		if keys := slices.Sorted(maps.Keys(got)); !slices.Equal(keys, slices.Sorted(maps.Keys(c.want))) {
-			t.Errorf("%s: found %v, want %v", c.kind, keys, c.want)
+			t.Errorf("WorkloadUsage of %s returned %v, want %v", c.kind, keys, c.want)
 		}
 
 		for name, want := range c.want {
 			one := got[name]
 			if !one.Start.Equal(window.Start) || len(one.Values) != 50 {
-				t.Errorf("%s %s: %d values from %s", c.kind, name, len(one.Values), one.Start)
+				t.Errorf("WorkloadUsage of %s %s: %d values from %s, want 50 from %s", c.kind, name, len(one.Values), one.Start, window.Start)
 			}
 
 			for i, v := range one.Values {
@@ -138,7 +138,7 @@ func TestNodeUsageFindsNodesInEachWay(t *testing.T) {
 
 		for _, name := range names[4:] {
 			if _, there := got[name]; there {
-				t.Errorf("%s of %s, which has none", resource, name)
+				t.Errorf("NodeUsage returned %s of %s, want none", resource, name)
 			}
 		}
 	}
@@ -152,17 +152,17 @@ func TestSelectorKeepsHostileValues(t *testing.T) {
 	} {
 		got, err := s.Selector(metric, Matcher{Label: "path", Op: "=", Value: `a"} or vector(1) #`})
 		if err != nil || got != want {
-			t.Errorf("%s, %v; want %s", got, err, want)
+			t.Errorf("Selector(%q) = %s, %v, want %s", metric, got, err, want)
 		}
 	}
 
 	for _, m := range []Matcher{{Label: "a-b", Op: "=", Value: ""}, {Label: "a", Op: "~", Value: ""}, {Label: "a", Op: "=~", Value: "("}} {
 		if _, err := s.Selector("up", m); err == nil {
-			t.Errorf("%v: no error", m)
+			t.Errorf("Selector with %v: no error, want one", m)
 		}
 	}
 
 	if _, err := s.Selector(""); err == nil {
-		t.Error("no metric: no error")
+		t.Error("Selector without a metric: no error, want one")
 	}
 }

@@ -74,7 +74,7 @@ func TestPublicMessageOfConnections(t *testing.T) {
 
 		_, err := s.Instant(c.ctx, "up", time.Unix(1, 0))
 		if err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(at, "http://")) {
-			t.Errorf("%s: error %v", at, err)
+			t.Errorf("Instant at %s: error %v, want one with the address", at, err)
 		}
 		if got := metrics.PublicMessage(fmt.Errorf("series up: %w", err)); got != c.want {
 			t.Errorf("%s: public message %q, want %q", at, got, c.want)
@@ -151,20 +151,20 @@ func TestBadAnswersGiveClearErrors(t *testing.T) {
 
 			for _, part := range append(c.want, address+instantPath) {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q lacks %q", err, part)
+					t.Errorf("error %q, want one with %q", err, part)
 				}
 			}
 
 			if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error %q contains a secret or has several lines", err)
+				t.Errorf("error %q, want one line without a secret", err)
 			}
 
 			public := metrics.PublicMessage(err)
 			if strings.Contains(public, "127.0.0.1") || strings.Contains(public, "sso.example") || public == "" {
-				t.Errorf("the public message %q names an address", public)
+				t.Errorf("public message %q, want one without an address", public)
 			}
 			if e.Kind == Refused && !strings.Contains(public, c.want[0]) {
-				t.Errorf("the public message %q lacks %q", public, c.want[0])
+				t.Errorf("public message %q, want one with %q", public, c.want[0])
 			}
 		})
 	}
@@ -220,15 +220,15 @@ func TestRetriesBackOffAndSucceed(t *testing.T) {
 
 	want := []metrics.Sample{{Labels: metrics.Labels{"a": "2"}, Time: time.Unix(1, 0).UTC(), Value: 8}}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("samples of the attempt that failed must be forgotten: %s", diff)
+		t.Errorf("Instant after a failed attempt: samples differ, want those of the last attempt alone (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]time.Duration{375 * time.Millisecond, 17 * time.Second, 1500 * time.Millisecond}, *pauses); diff != "" {
-		t.Errorf("pauses: %s", diff)
+		t.Errorf("pauses between attempts differ (-want +got):\n%s", diff)
 	}
 
 	st := s.Stats()
 	if st.Queries != 4 || st.Retries != 3 || st.Samples != 1 || cmp.Diff([]string{"one store is away"}, st.Warnings) != "" {
-		t.Errorf("%+v", st)
+		t.Errorf("Stats() = %+v, want 4 queries, 3 retries, 1 sample and the warning of a store", st)
 	}
 }
 
@@ -290,7 +290,7 @@ func TestGetWhereNoPost(t *testing.T) {
 		}
 
 		if r.FormValue("query") != "up" || r.FormValue("time") != "1.5" {
-			t.Errorf("form %v", r.Form)
+			t.Errorf("form %v, want query up at time 1.5", r.Form)
 		}
 		io.WriteString(w, emptyVector)
 	})
@@ -303,20 +303,20 @@ func TestGetWhereNoPost(t *testing.T) {
 	}
 
 	if diff := cmp.Diff([]string{"POST", "GET", "GET"}, methods); diff != "" {
-		t.Error(diff)
+		t.Errorf("methods of the requests differ (-want +got):\n%s", diff)
 	}
 }
 
 func TestRequestsCarryHeadersAndParameters(t *testing.T) {
 	address, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get("X-Scope-OrgID"); got != "tenant-1" {
-			t.Errorf("X-Scope-OrgID %q", got)
+			t.Errorf("X-Scope-OrgID %q, want tenant-1", got)
 		}
 		if !strings.HasPrefix(r.Header.Get("User-Agent"), "crane/") {
-			t.Errorf("User-Agent %q", r.Header.Get("User-Agent"))
+			t.Errorf("User-Agent %q, want one that starts with crane/", r.Header.Get("User-Agent"))
 		}
 		if r.URL.Path != "/some/prefix"+instantPath || r.FormValue("dedup") != "true" {
-			t.Errorf("path %s, form %v", r.URL.Path, r.Form)
+			t.Errorf("path %s, form %v, want the prefix of the address and dedup=true", r.URL.Path, r.Form)
 		}
 
 		io.WriteString(w, emptyVector)
@@ -335,7 +335,7 @@ func TestRequestsCarryHeadersAndParameters(t *testing.T) {
 func TestCompressedAnswers(t *testing.T) {
 	address, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept-Encoding") != "gzip" {
-			t.Errorf("Accept-Encoding %q", r.Header.Get("Accept-Encoding"))
+			t.Errorf("Accept-Encoding %q, want gzip", r.Header.Get("Accept-Encoding"))
 		}
 
 		w.Header().Set("Content-Encoding", "gzip")
@@ -397,7 +397,7 @@ func TestHostileSizesAreRefused(t *testing.T) {
 	s := newSource(t, address, func(c *Config) { c.MaxSamples = 1000 })
 	_, err := s.Range(t.Context(), "up", metrics.Window{Start: time.Unix(0, 0), End: time.Unix(1, 0), Step: time.Second})
 	if err == nil || !strings.Contains(err.Error(), "more samples than this client accepts") {
-		t.Errorf("error %v", err)
+		t.Errorf("Range with too many samples: error %v, want one that says so", err)
 	}
 }
 

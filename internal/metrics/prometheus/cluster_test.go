@@ -86,15 +86,15 @@ func TestClusterOfMetrics(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("Cluster differs (-want +got):\n%s", diff)
 	}
 	if placed := got.Placement().PodsByNode(db); len(placed) != 1 || placed["n1"] != 1 {
-		t.Errorf("pods by node: %v", placed)
+		t.Errorf("PodsByNode(db) = %v, want 1 pod on n1", placed)
 	}
 
 	missing := strings.Join(state.MissingMetrics(), "\n")
 	if !strings.Contains(missing, "labels of 1 of 3 nodes") || strings.Contains(missing, capacityMetric) {
-		t.Errorf("missing:\n%s", missing)
+		t.Errorf("MissingMetrics:\n%s\nwant the labels of 1 of 3 nodes, without %s", missing, capacityMetric)
 	}
 }
 
@@ -107,16 +107,16 @@ func TestClusterWithoutCapacity(t *testing.T) {
 
 	got, err := state.Cluster(t.Context(), []string{"pool"})
 	if err != nil || len(got.Nodes) != 2 || got.Nodes[0].Size.CPU != 3000 || got.Nodes[1].Size != (cost.Amounts{}) {
-		t.Errorf("%+v, %v", got.Nodes, err)
+		t.Errorf("Cluster: nodes %+v, %v, want 2, the first with 3 cores, the second of unknown size", got.Nodes, err)
 	}
 	if state.HasRequests() {
-		t.Error("no request is exported, and requests are said to be known")
+		t.Error("HasRequests() = true without exported requests, want false")
 	}
 
 	missing := strings.Join(state.MissingMetrics(), "\n")
 	for _, want := range []string{capacityMetric, "labels of 2 of 2 nodes", requestsMetric} {
 		if !strings.Contains(missing, want) {
-			t.Errorf("missing lacks %q:\n%s", want, missing)
+			t.Errorf("MissingMetrics:\n%s\nwant %q in it", missing, want)
 		}
 	}
 
@@ -125,10 +125,10 @@ func TestClusterWithoutCapacity(t *testing.T) {
 
 	state = empty.source(t, nil).ClusterState(nil)
 	if got, err = state.Cluster(t.Context(), nil); err != nil || len(got.Nodes)+len(got.Pods) != 0 {
-		t.Errorf("without kube-state-metrics: %+v, %v", got, err)
+		t.Errorf("Cluster without kube-state-metrics = %+v, %v, want no nodes and pods", got, err)
 	}
 	if missing := strings.Join(state.MissingMetrics(), "\n"); !strings.Contains(missing, containerInfoMetric) {
-		t.Errorf("missing:\n%s", missing)
+		t.Errorf("MissingMetrics:\n%s\nwant %s in it", missing, containerInfoMetric)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestAutoscalersOfMetrics(t *testing.T) {
 		}
 
 		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%v: %s", c.namespaces, diff)
+			t.Errorf("Autoscalers of namespaces %v differ (-want +got):\n%s", c.namespaces, diff)
 		}
 	}
 
@@ -180,7 +180,7 @@ func TestAutoscalersOfMetrics(t *testing.T) {
 
 	state := none.source(t, nil).ClusterState(nil)
 	if got, err := state.Autoscalers(t.Context()); err != nil || got != nil || !strings.Contains(strings.Join(state.MissingMetrics(), ""), autoscalerMetric) {
-		t.Errorf("without metrics: %v, %v, missing %v", got, err, state.MissingMetrics())
+		t.Errorf("Autoscalers without metrics = %v, %v, missing %v, want none, and %s missing", got, err, state.MissingMetrics(), autoscalerMetric)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestErrorsSayWhatFor(t *testing.T) {
 			answer = c.answer
 			_, err := s.Probe(t.Context())
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), c.lack) || len(err.Error()) > 400 {
-				t.Errorf("error of %d letters: %v", len(err.Error()), err)
+				t.Errorf("Probe: error of %d bytes: %v, want at most 400 with %q and without %q", len(err.Error()), err, c.want, c.lack)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func (discard) add([]label, []point) error { return nil }
 
 func decodeAll(r io.Reader) (decoded, error) {
 	var out decoded
-	d := &decoder{s: newScanner(r), limit: 1_000_000, into: &out}
+	d := &decoder{s: newScanner(r), limit: 1_000_000, sink: &out}
 	err := d.decode()
 
 	a := d.answer
@@ -119,10 +119,10 @@ func TestDecode(t *testing.T) {
 			} {
 				got, err := decodeAll(r)
 				if err != nil {
-					t.Errorf("%s: %v", how, err)
+					t.Errorf("%s: decoding: error %v, want none", how, err)
 				}
 				if diff := cmp.Diff(c.want, got); diff != "" {
-					t.Errorf("%s: %s", how, diff)
+					t.Errorf("%s: decoded response differs (-want +got):\n%s", how, diff)
 				}
 			}
 		})
@@ -205,7 +205,7 @@ func TestDecodeAgreesWithTheStandardLibrary(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(want, got.Series); diff != "" {
-		t.Error(diff)
+		t.Errorf("decoded series differ (-want +got):\n%s", diff)
 	}
 }
 
@@ -224,18 +224,18 @@ func FuzzDecode(f *testing.F) {
 		whole, err := decodeAll(strings.NewReader(in))
 		pieces, err2 := decodeAll(iotest.OneByteReader(strings.NewReader(in)))
 		if (err == nil) != (err2 == nil) {
-			t.Fatalf("whole %v, byte by byte %v", err, err2)
+			t.Fatalf("decoding %q: error %v at once and %v byte by byte, want both or none", in, err, err2)
 		}
 		if err != nil {
 			return
 		}
 
 		if diff := cmp.Diff(whole, pieces, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatal(diff)
+			t.Fatalf("decoding %q byte by byte differs, want the same (-at once +byte by byte):\n%s", in, diff)
 		}
 
 		if !json.Valid([]byte(in)) {
-			t.Errorf("%q was decoded and is not JSON", in)
+			t.Errorf("decoding %q: no error, want one: it is not JSON", in)
 		}
 	})
 }
@@ -269,7 +269,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.ReportAllocs()
 
 	for b.Loop() {
-		d := &decoder{s: newScanner(strings.NewReader(text)), limit: 1_000_000, into: discard{}}
+		d := &decoder{s: newScanner(strings.NewReader(text)), limit: 1_000_000, sink: discard{}}
 		if err := d.decode(); err != nil {
 			b.Fatal(err)
 		}

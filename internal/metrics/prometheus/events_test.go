@@ -50,7 +50,7 @@ func TestUnreclaimableMemory(t *testing.T) {
 			}
 
 			if c.Series.Step != time.Hour || c.Key.Workload.Name != "web" {
-				t.Errorf("%+v", c)
+				t.Errorf("Usage: chunk %+v, want hourly values of web", c)
 			}
 			out[c.Key.Pod] = append(out[c.Key.Pod], c.Series.Values...)
 		}
@@ -60,12 +60,12 @@ func TestUnreclaimableMemory(t *testing.T) {
 
 	// Usage is small in the first two and a half hours. The unfinished last hour has no value.
 	if diff := cmp.Diff(map[string][]float64{"web-0": {8e8, 8e8, 1.3e9, 1.3e9, 1.3e9}}, read(metrics.UnreclaimableMemory)); diff != "" {
-		t.Error(diff)
+		t.Errorf("unreclaimable memory differs (-want +got):\n%s", diff)
 	}
 
 	before := s.Stats().Queries
 	if got := read(metrics.AnonymousMemory); len(got) != 0 || s.Stats().Queries-before > 1 {
-		t.Errorf("%v of a metric that is not there, after %d queries", got, s.Stats().Queries-before)
+		t.Errorf("anonymous memory %v after %d queries, want none after at most 1", got, s.Stats().Queries-before)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestHeaps(t *testing.T) {
 		}
 
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%v: %s", namespaces, diff)
+			t.Errorf("Heaps of namespaces %v differ (-want +got):\n%s", namespaces, diff)
 		}
 	}
 }

@@ -45,13 +45,13 @@ func TestHeadersFile(t *testing.T) {
 		}
 
 		if got.Get("X-Scope-OrgID") != tenant || got.Get("Api-Key") != "a:b=" || got.Get("X-Fixed") != "1" || len(got.Values("X-Scope-OrgID")) != 1 {
-			t.Errorf("headers %v", got)
+			t.Errorf("headers %v, want X-Scope-OrgID %s, the API key and X-Fixed, each once", got, tenant)
 		}
 		identities[reader.Identity()] = true
 	}
 
 	if len(identities) != 2 {
-		t.Errorf("two tenants have the identities %v", identities)
+		t.Errorf("identities of two tenants: %v, want 2", identities)
 	}
 
 	got = nil
@@ -64,7 +64,7 @@ func TestHeadersFile(t *testing.T) {
 		_, err := s.Instant(t.Context(), "up", time.Unix(1, 0))
 		var failure *Error
 		if !errors.As(err, &failure) || failure.Kind != Denied || strings.Contains(err.Error(), "secret-value") || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("Instant with a headers file %s: error %v, want Denied with the path and without the value", name, err)
 		}
 	}
 
@@ -73,6 +73,6 @@ func TestHeadersFile(t *testing.T) {
 	}
 
 	if _, err := s.Instant(t.Context(), "up", time.Unix(1, 0)); err == nil || got != nil {
-		t.Errorf("%v, sent %v", err, got)
+		t.Errorf("Instant without the headers file: error %v, sent %v, want an error and no request", err, got)
 	}
 }

@@ -22,12 +22,12 @@ func TestIdentity(t *testing.T) {
 	const address = "http://prom.example:9090/base"
 	plain := identity(address, base)
 	if plain != identity(address+"/", base) || plain != identity("http://prom.example:9090/base/api/v1", base) {
-		t.Error("one server has two identities")
+		t.Error("identities of one server with different spellings of its address differ, want one")
 	}
 
 	secret := func(c *Config) { c.BearerToken = "hush" }
 	if identity(address, secret) != plain {
-		t.Error("a new token makes a new server")
+		t.Error("a new token changes the identity, want the same")
 	}
 
 	seen := map[string]string{plain: "plain"}
@@ -39,10 +39,10 @@ func TestIdentity(t *testing.T) {
 	} {
 		got := identity(address, change)
 		if other, twice := seen[got]; twice {
-			t.Errorf("%s and %s are one: %s", name, other, got)
+			t.Errorf("%s and %s have one identity %s, want two", name, other, got)
 		}
 		if strings.Contains(got, "hush") {
-			t.Errorf("%s: a secret in %s", name, got)
+			t.Errorf("%s: identity %s contains a secret, want none", name, got)
 		}
 
 		seen[got] = name
@@ -76,12 +76,12 @@ func TestStepIsWhatUsageChooses(t *testing.T) {
 		}
 
 		if chunks == 0 {
-			t.Errorf("%s: no chunks", resource)
+			t.Errorf("Usage of %s: no chunks, want some", resource)
 		}
 	}
 
 	if _, err := s.Capabilities().Days.Step(t.Context(), "disk", today); err == nil {
-		t.Error("a step for a resource that is not known")
+		t.Error("Step of an unknown resource: no error, want one")
 	}
 }
 
@@ -105,12 +105,12 @@ func TestCountPods(t *testing.T) {
 	} {
 		got, err := s.Capabilities().Days.CountPods(t.Context(), c.pods, c.day.Start(), c.day.End())
 		if err != nil || got != c.want {
-			t.Errorf("%v on %v: %d, %v, want %d", c.pods, c.day, got, err, c.want)
+			t.Errorf("CountPods(%v) on %v = %d, %v, want %d", c.pods, c.day, got, err, c.want)
 		}
 	}
 
 	if _, err := s.Capabilities().Days.CountPods(t.Context(), nil, yesterday.Start(), yesterday.End()); err == nil {
-		t.Error("no pods and no error")
+		t.Error("CountPods without pods: no error, want one")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestTransportThatIsGiven(t *testing.T) {
 	}
 
 	if len(c.methods) != 1 || c.methods[0] != http.MethodGet {
-		t.Errorf("methods %v", c.methods)
+		t.Errorf("methods %v, want one GET", c.methods)
 	}
 
 	cfg := DefaultConfig()
@@ -144,7 +144,7 @@ func TestTransportThatIsGiven(t *testing.T) {
 	cfg.Transport = c
 	cfg.BearerToken = "t"
 	if _, err := New(cfg); err == nil {
-		t.Error("a token beside a transport that has its own")
+		t.Error("New with a token and a transport: no error, want one")
 	}
 }
 
@@ -167,9 +167,9 @@ func TestProbeWithoutHistory(t *testing.T) {
 	}
 
 	if probe.History == 0 || glance.History != 0 || !glance.Oldest.IsZero() || s.Stats().Queries == before {
-		t.Errorf("a glance found %v, a probe %v", glance.History, probe.History)
+		t.Errorf("history %v without it (oldest %v), %v with it, want 0 and more than 0, with queries of its own", glance.History, glance.Oldest, probe.History)
 	}
 	if len(glance.Missing()) != len(probe.Missing()) || glance.ScrapeInterval != probe.ScrapeInterval || !glance.Newest.Equal(probe.Newest) {
-		t.Errorf("a glance saw %+v, a probe %+v", glance, probe)
+		t.Errorf("ProbeWithoutHistory = %+v, Probe = %+v, want the same missing metrics, interval and newest sample", glance, probe)
 	}
 }

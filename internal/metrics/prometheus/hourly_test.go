@@ -32,10 +32,10 @@ func ask(t *testing.T, w *fixture, of metrics.HourlyMetric, name func(metrics.Ho
 	out := map[string][]float64{}
 	for _, h := range list {
 		if len(h.Values) != hourlyHours {
-			t.Errorf("%v: %d values", h.Key, len(h.Values))
+			t.Errorf("Hourly: %d values of %v, want %d", len(h.Values), h.Key, hourlyHours)
 		}
 		if _, twice := out[name(h)]; twice {
-			t.Errorf("%s twice", name(h))
+			t.Errorf("Hourly returned %s twice, want once", name(h))
 		}
 
 		out[name(h)] = h.Values
@@ -57,7 +57,7 @@ func want(t *testing.T, got map[string][]float64, name string, values ...float64
 		return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 0.03*math.Abs(b)+1e-9
 	}
 	if !slices.EqualFunc(got[name], values, same) {
-		t.Errorf("%s: %v, want %v", name, got[name], values)
+		t.Errorf("values of %s: %v, want %v", name, got[name], values)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestHourlyFiguresOfPods(t *testing.T) {
 	want(t, cpu, "bank/StatefulSet/ledger/ledger-0/", 1, 1, 1)
 
 	if only := ask(t, w, metrics.PodCPU, byWorkload, "bank"); len(only) != 1 {
-		t.Error("another namespace:", only)
+		t.Errorf("CPU of pods of bank: %v, want one series", only)
 	}
 
 	in := ask(t, w, metrics.PodReceived, byWorkload)
@@ -95,7 +95,7 @@ func TestHourlyFiguresOfPods(t *testing.T) {
 	want(t, out, "shop/Deployment/web/web-6d4cf56db6-bbbbb/", 300, 300, 300)
 
 	if len(in) != 1 {
-		t.Error("the traffic of a node is no pod's:", in)
+		t.Errorf("received bytes %v, want one pod: the traffic of a node is no pod's", in)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestHourlyOwnersOnce(t *testing.T) {
 	}
 
 	if cached.WithCache().Hourly != cached.Hourly {
-		t.Error("a cached reader does not keep its cache")
+		t.Error("WithCache of a cached reader returned another, want the same with its cache")
 	}
 }
 
@@ -173,7 +173,7 @@ func TestHourlyThrottling(t *testing.T) {
 	want(t, got, "shop/StatefulSet/db/db-0/wrong", 1, 1, 1)
 
 	if len(got) != 4 {
-		t.Errorf("one counter alone says nothing: %v", got)
+		t.Errorf("throttled containers %v, want 4: a single counter gives no ratio", got)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestHourlyGPUs(t *testing.T) {
 	want(t, got, "ai/StatefulSet/train/train-1/mainGPU-2", 0, 0, 0)
 
 	if len(got) != 2 {
-		t.Error(got)
+		t.Errorf("GPU metrics %v, want 2 series", got)
 	}
 	want(t, ask(t, w, metrics.GPUMemory, byWorkload), "ai/StatefulSet/train/train-0/mainGPU-1", 512<<20, 512<<20, 512<<20)
 }
@@ -249,7 +249,7 @@ func TestHourlyFiguresOfNodes(t *testing.T) {
 	want(t, requests, "empty", 0, 0, 0)
 
 	if got := ask(t, w, metrics.NodeMemoryRequests, byNode); len(got) == 0 {
-		t.Error("zero memory requests without any memory request in the cluster") // The metric exists for CPU.
+		t.Error("no memory requests of nodes, want zeros: the metric exists for CPU")
 	}
 }
 
@@ -265,12 +265,12 @@ func TestHourlyNothingIsNotZero(t *testing.T) {
 		metrics.ContainerThrottled, metrics.GPUUse, metrics.GPUMemory,
 	} {
 		if got := ask(t, w, f, byWorkload); len(got) != 0 {
-			t.Errorf("%s: %v", f, got)
+			t.Errorf("Hourly(%s) of an empty server = %v, want none", f, got)
 		}
 	}
 
 	if _, err := w.source(t, nil).Capabilities().Hourly.Hourly(t.Context(), metrics.HourlyRequest{Metric: "other", Hours: 1}); err == nil {
-		t.Error("there is no such figure")
+		t.Error("Hourly of an unknown metric: no error, want one")
 	}
 }
 
@@ -332,12 +332,12 @@ func TestHourlyOfManyAsksInParts(t *testing.T) {
 	}
 
 	if len(list) != 12 || s.Stats().Splits == 0 {
-		t.Errorf("%d series, %d splits", len(list), s.Stats().Splits)
+		t.Errorf("Hourly returned %d series after %d splits, want 12 after at least 1", len(list), s.Stats().Splits)
 	}
 
 	for _, h := range list {
 		if h.Key.Workload != (workload.Ref{Namespace: h.Key.Workload.Namespace, APIVersion: "apps/v1", Kind: "StatefulSet", Name: "x"}) || h.Values[399] < 0.49 {
-			t.Errorf("%+v", h)
+			t.Errorf("Hourly: series %+v, want a StatefulSet x with a last value of about 0.5", h)
 		}
 	}
 }

@@ -14,7 +14,7 @@ func TestConstraintsAreThoseOfTheLargestNodes(t *testing.T) {
 
 	none, err := w.source(t, nil).Constraints(t.Context())
 	if err != nil || none.MaxCPU != 0 || none.MaxMemory != 0 {
-		t.Errorf("without the metric: %+v, %v", none, err)
+		t.Errorf("Constraints without the metric = %+v, %v, want zeros", none, err)
 	}
 
 	w = newFixture(today.Add(-10*time.Minute), today)
@@ -26,6 +26,6 @@ func TestConstraintsAreThoseOfTheLargestNodes(t *testing.T) {
 
 	got, err := w.source(t, nil).Constraints(t.Context())
 	if err != nil || got.MaxCPU != 15500 || got.MaxMemory != 64<<30 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Constraints = %+v, %v, want 15.5 cores and 64 GiB", got, err)
 	}
 }

@@ -40,34 +40,34 @@ func TestOwnerCache(t *testing.T) {
 		"all, whatever is met": {midnight, end.Add(-24 * time.Hour), scope{all: true}, false},
 	} {
 		if got := cache.find(c.from, c.to, c.in); (got == first) != c.found || got != nil && got != first {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: find = %v, want the first owners: %v", name, got, c.found)
 		}
 	}
 
 	cache.add(midnight, end, scope{all: true, names: []string{"a"}}, first)
 	if cache.find(midnight, end, scope{all: true, names: []string{"b"}}) != first {
-		t.Error("the owners of all namespaces depend on which were met")
+		t.Error("find in all namespaces of others than when added: not found, want the first owners")
 	}
 	if cache.find(midnight, end, scope{names: []string{"shop"}}) != first || !(scope{all: true}).covers(shop) {
-		t.Error("the owners of all namespaces are not those of one")
+		t.Error("find in shop after all namespaces: not found, want the first owners")
 	}
 
 	two := scope{names: []string{"bank", "shop"}}
 	if !two.covers(shop) || !two.covers(scope{}) || shop.covers(two) || two.covers(scope{all: true}) {
-		t.Error("some namespaces, and which others they hold")
+		t.Error("covers is wrong for two, one, no and all namespaces, want two to cover one and none, but not the reverse, nor all")
 	}
 
 	large := some(maxCachedOwners)
 	cache.add(midnight.AddDate(0, 0, 1), end.AddDate(0, 0, 1), shop, large)
 
 	if cache.find(midnight.AddDate(0, 0, 1), end.AddDate(0, 0, 1), shop) != nil {
-		t.Error("more is kept than is allowed")
+		t.Error("the cache keeps more owners than maxCachedOwners, want them dropped")
 	}
 
 	var none *ownerCache
 	none.add(midnight, end, shop, first)
 
 	if none.find(midnight, end, shop) != nil {
-		t.Error("nothing is kept where nothing shall be")
+		t.Error("find in a nil cache returned owners, want nil")
 	}
 }

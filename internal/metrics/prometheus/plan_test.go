@@ -37,10 +37,10 @@ func TestParseMatchers(t *testing.T) {
 	} {
 		got, err := ParseMatchers(in)
 		if err != nil {
-			t.Errorf("%q: %v", in, err)
+			t.Errorf("ParseMatchers(%q): error %v, want none", in, err)
 		}
 		if text := selector("", got...); text != want {
-			t.Errorf("%q: %s, want %s", in, text, want)
+			t.Errorf("selector of %q is %s, want %s", in, text, want)
 		}
 	}
 
@@ -73,7 +73,7 @@ func FuzzParseMatchers(f *testing.F) {
 		}
 
 		if err != nil || !slices.Equal(got, again) {
-			t.Errorf("%q gives %s, which reads %v, %v", in, text, again, err)
+			t.Errorf("ParseMatchers(%q) prints as %s, parsed again %v, %v, want the same", in, text, again, err)
 		}
 	})
 }
@@ -198,7 +198,7 @@ func TestPlanUnitsKeepsTheFormula(t *testing.T) {
 
 	for i, u := range units {
 		if len(strings.Join(u.namespaces, "|")) > maxMatcher || u.cells > cfg.MaxPoints || u.cells < 1 {
-			t.Errorf("unit %d: %d cells of %d namespaces", i, u.cells, len(u.namespaces))
+			t.Errorf("query %d has %d cells of %d namespaces, want 1 to %d cells and a short matcher", i, u.cells, len(u.namespaces), cfg.MaxPoints)
 		}
 
 		sum := 0.0
@@ -208,10 +208,10 @@ func TestPlanUnitsKeepsTheFormula(t *testing.T) {
 		}
 
 		if sum > float64(cfg.MaxSamples)*1.01 {
-			t.Errorf("unit %d has %v samples, more than %d", i, sum, cfg.MaxSamples)
+			t.Errorf("query %d has %v samples, want at most %d", i, sum, cfg.MaxSamples)
 		}
 		if last := u.end(step).Add(-1); u.from.Truncate(day) != last.Truncate(day) {
-			t.Errorf("unit %d from %v to %v crosses midnight", i, u.from, last)
+			t.Errorf("query %d from %v to %v crosses midnight, want one day", i, u.from, last)
 		}
 	}
 
@@ -222,7 +222,7 @@ func TestPlanUnitsKeepsTheFormula(t *testing.T) {
 	}
 
 	if len(units) > formula || len(units) > 3*10 {
-		t.Errorf("%d queries, the formula allows %d and small namespaces share", len(units), formula)
+		t.Errorf("%d queries, want at most %d by the formula, and at most 30 because small namespaces share", len(units), formula)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestSplitCoversTheWhole(t *testing.T) {
 		seen := map[cell]int{}
 		for _, u := range leaves {
 			if len(u.namespaces) != 1 || u.cells != 1 || len(u.endings) != 1 {
-				t.Errorf("leaf %+v can be split further", u)
+				t.Errorf("query %+v, want one that cannot be split: one namespace, cell and name ending", u)
 			}
 			seen[cell{u.namespaces[0], int(u.from.Sub(today) / step), rune(u.endings[0])}]++
 		}
@@ -303,7 +303,7 @@ func TestInOrderReturnsInOrder(t *testing.T) {
 	}
 
 	if !slices.IsSorted(got) || len(got) != n {
-		t.Errorf("returned %v", got)
+		t.Errorf("inOrder yielded %v, want all %d results in order", got, n)
 	}
 
 	boom := errors.New("boom")
@@ -353,11 +353,11 @@ func TestTableDropsWhatCannotBe(t *testing.T) {
 	add(labels("namespace", "n", "pod", "q", "container", "c"), point{60_000, math.Inf(1)}) // nothing good
 
 	if len(tab.rows) != 1 || tab.rows[0].first != 1 {
-		t.Fatalf("rows %+v", tab.rows)
+		t.Fatalf("rows %+v, want one that starts at cell 1", tab.rows)
 	}
 
 	if got := fmt.Sprint(tab.values); got != "[2 NaN NaN 4]" {
-		t.Errorf("values %s", got)
+		t.Errorf("values %s, want [2 NaN NaN 4]", got)
 	}
 	if tab.invalid != 8+1+1+1 {
 		t.Errorf("%d invalid, want 11", tab.invalid)
@@ -413,7 +413,7 @@ func TestInOrderEnds(t *testing.T) {
 	}
 
 	if ended.Load() != 1 {
-		t.Error("a job outlives its consumer")
+		t.Error("a job outlives its consumer, want it ended")
 	}
 
 	boom := errors.New("boom")
@@ -476,6 +476,6 @@ func TestUsageRefusesNonsense(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(metrics.Stats{}, s.Stats()); diff != "" {
-		t.Errorf("nothing was to be sent: %s", diff)
+		t.Errorf("Stats differ, want no request sent (-want +got):\n%s", diff)
 	}
 }

@@ -33,9 +33,9 @@ func TestVectorLeavesNothingOut(t *testing.T) {
 
 	got, err := source.Vector(t.Context(), "x", time.Unix(1700000000, 0))
 	if err != nil || len(got) != 3 || !math.IsNaN(got[0].Value) || !math.IsInf(got[1].Value, 1) || got[2].Value != -1 {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("Vector = %v, %v, want NaN, +Inf and -1", got, err)
 	}
 	if got[2].Labels["instance"] != "c" || !got[2].Time.Equal(time.Unix(1700000000, 0)) {
-		t.Errorf("%v", got[2])
+		t.Errorf("Vector: third sample %v, want instance c at 1700000000", got[2])
 	}
 }

@@ -62,7 +62,7 @@ func TestThanosReadsTheSame(t *testing.T) {
 	}
 
 	if failure == nil {
-		t.Errorf("%d chunks without an error while the store of the older half is down", rows)
+		t.Errorf("%d chunks without an error while the store of the older half is down, want an error", rows)
 	}
 	t.Log(failure)
 }
@@ -79,7 +79,7 @@ func TestMimirReadsTheSame(t *testing.T) {
 	_, err := newSource(t, url, nil).Probe(t.Context())
 	var failure *Error
 	if !errors.As(err, &failure) || failure.Kind != Denied || !strings.Contains(failure.Advice, metricstore.TenantHeader) {
-		t.Errorf("without a tenant: %v", err)
+		t.Errorf("Probe without a tenant: error %v, want Denied with advice that names %s", err, metricstore.TenantHeader)
 	}
 }
 
@@ -122,7 +122,7 @@ func compareSources(t *testing.T, w *fixture, address string, by comparison, cha
 		req := metrics.UsageRequest{Resource: resource, Start: w.grid.Start, End: w.grid.End}
 		want := readAll(t, embedded, req)
 		if len(want) == 0 {
-			t.Errorf("no %s at all", resource)
+			t.Errorf("Usage of %s from the embedded server is empty, want some", resource)
 		}
 
 		got := readAll(t, released, req)
@@ -142,7 +142,7 @@ func compareSources(t *testing.T, w *fixture, address string, by comparison, cha
 		}
 
 		if diff := cmp.Diff(want, got, almost); diff != "" {
-			t.Errorf("%s: %s", resource, diff)
+			t.Errorf("Usage of %s differs (-embedded +released), want almost the same:\n%s", resource, diff)
 		}
 
 		worst := 0.0
@@ -153,7 +153,7 @@ func compareSources(t *testing.T, w *fixture, address string, by comparison, cha
 		t.Logf("%s of %d containers: the means differ by %.4f %% at most", resource, len(want), 100*worst)
 
 		if worst > by.mean || math.IsNaN(worst) {
-			t.Errorf("%s: the means of a container differ by %.4f %%", resource, 100*worst)
+			t.Errorf("means of %s of a container differ by %.4f %%, want at most %.4f %%", resource, 100*worst, 100*by.mean)
 		}
 	}
 
@@ -164,12 +164,12 @@ func compareSources(t *testing.T, w *fixture, address string, by comparison, cha
 
 	got, err := released.Inventory(t.Context(), nil)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" || len(want) == 0 {
-		t.Errorf("inventory of %d: %v %s", len(want), err, diff)
+		t.Errorf("Inventory differs (-embedded +released), error %v, want the same of %d workloads:\n%s", err, len(want), diff)
 	}
 
 	ours, err := embedded.Probe(t.Context())
 	if diff := cmp.Diff(ours, report, cmpopts.IgnoreFields(metrics.SourceReport{}, "Server", "ClockSkew", "Warnings")); err != nil || diff != "" {
-		t.Errorf("probe: %v %s", err, diff)
+		t.Errorf("Probe differs (-embedded +released), error %v, want the same:\n%s", err, diff)
 	}
 }
 

@@ -184,7 +184,7 @@ func usageError(t *testing.T, s *Source, req metrics.UsageRequest) error {
 
 	for c, err := range s.Capabilities().Usage.Usage(t.Context(), req) {
 		if err == nil {
-			t.Fatalf("a chunk: %+v", c)
+			t.Fatalf("Usage(%+v) yielded the chunk %+v, want an error alone", req, c)
 		}
 
 		return err
@@ -383,7 +383,7 @@ func TestOwnersJoinPodsThatAreGone(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(want, h.byWorkload()); diff != "" {
-		t.Error(diff)
+		t.Errorf("containers of workloads differ (-want +got):\n%s", diff)
 	}
 
 	key := metrics.ContainerKey{
@@ -392,7 +392,7 @@ func TestOwnersJoinPodsThatAreGone(t *testing.T) {
 	}
 
 	if _, ok := h[key]; !ok {
-		t.Errorf("no %+v among %v", key, h.byWorkload())
+		t.Errorf("Usage lacks the key %+v, want it among %v", key, h.byWorkload())
 	}
 }
 
@@ -442,7 +442,7 @@ func TestShardingChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, stats := read(change)
 			if diff := cmp.Diff(whole, got, cmpopts.EquateNaNs()); diff != "" {
-				t.Error(diff)
+				t.Errorf("%s: Usage differs from the unsharded reading (-want +got):\n%s", name, diff)
 			}
 			if stats.Queries <= base.Queries && name != "one at a time" {
 				t.Errorf("%d queries, want more than the %d of the unsharded reading", stats.Queries, base.Queries)
@@ -464,7 +464,7 @@ func TestServerLimitsSplitQueries(t *testing.T) {
 
 	got := readAll(t, small, req)
 	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
-		t.Error(diff)
+		t.Errorf("Usage with a small server differs (-want +got):\n%s", diff)
 	}
 	if st := small.Stats(); st.Splits == 0 || st.Retries != 0 {
 		t.Errorf("%+v: want splits and no retries", st)
@@ -498,7 +498,7 @@ func TestServerLimitsOnSeriesSplitByPods(t *testing.T) {
 
 	s := newSource(t, picky.URL(), func(c *Config) { c.Now = func() time.Time { return today } })
 	if diff := cmp.Diff(want, readAll(t, s, req), cmpopts.EquateNaNs()); diff != "" || len(want) != 24 {
-		t.Errorf("%d containers: %s", len(want), diff)
+		t.Errorf("Usage of %d containers, want 24 that do not differ (-want +got):\n%s", len(want), diff)
 	}
 }
 
@@ -538,7 +538,7 @@ func TestNamespacesWithOddNames(t *testing.T) {
 		}
 
 		if diff := cmp.Diff(odd, got, cmpopts.SortSlices(strings.Compare)); diff != "" {
-			t.Error(diff)
+			t.Errorf("namespaces differ (-want +got):\n%s", diff)
 		}
 	}
 }
@@ -583,7 +583,7 @@ func TestManyNamespaces(t *testing.T) {
 				t.Errorf("%s server, %d namespaces asked for: %d containers, %d with their owner, want %d", name, len(asked), len(h), owned, len(names))
 			}
 			if splits := s.Stats().Splits; (splits > 0) != (name == "picky") {
-				t.Errorf("%s server: %d splits", name, splits)
+				t.Errorf("%s server: %d splits, want some with the picky server alone", name, splits)
 			}
 		}
 	}
@@ -593,10 +593,10 @@ func TestNothingIsNoError(t *testing.T) {
 	w := newFixture(today.Add(-2*time.Hour), today)
 	s := w.source(t, nil)
 	if h := readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-day), End: today}); len(h) != 0 {
-		t.Errorf("%d containers from an empty server", len(h))
+		t.Errorf("Usage of an empty server: %d containers, want none", len(h))
 	}
 	if h := readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-day), End: today, Namespaces: []string{"gone"}}); len(h) != 0 {
-		t.Errorf("%d containers from an empty server", len(h))
+		t.Errorf("Usage of a missing namespace: %d containers, want none", len(h))
 	}
 }
 

@@ -73,7 +73,7 @@ func TestYieldingRequestsGiveWay(t *testing.T) {
 		}
 
 		if s.others != 0 || s.yielding != 0 {
-			t.Errorf("left over: %d and %d", s.others, s.yielding)
+			t.Errorf("%d requests hold a slot and %d yield at the end, want 0 and 0", s.others, s.yielding)
 		}
 	})
 }

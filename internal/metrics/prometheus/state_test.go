@@ -39,13 +39,13 @@ func TestProbe(t *testing.T) {
 		t.Errorf("oldest sample at %v, want shortly after %v", r.Oldest, start)
 	}
 	if !strings.Contains(r.Server, "Prometheus") {
-		t.Errorf("server %q", r.Server)
+		t.Errorf("server %q, want one with Prometheus", r.Server)
 	}
 
 	present := map[string]int{}
 	for _, c := range r.Metrics {
 		if c.Impact == "" {
-			t.Errorf("%s: no word on what it costs to lack it", c.Metric)
+			t.Errorf("metric %s has no impact, want what its absence costs", c.Metric)
 		}
 		if c.Series > 0 {
 			present[c.Metric] = c.Series
@@ -53,10 +53,10 @@ func TestProbe(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(map[string]int{cpuMetric: 2, memoryMetric: 1, podOwnerMetric: 1}, present); diff != "" {
-		t.Error(diff)
+		t.Errorf("series of the present metrics differ (-want +got):\n%s", diff)
 	}
 	if got := len(r.Missing()); got != len(r.Metrics)-3 {
-		t.Errorf("%d missing of %d", got, len(r.Metrics))
+		t.Errorf("%d of %d metrics missing, want all but 3", got, len(r.Metrics))
 	}
 	if q := s.Stats().Queries; q > 7 {
 		t.Errorf("%d queries, want a handful however many metrics there are", q)
@@ -100,7 +100,7 @@ func TestAServerThatStoppedScraping(t *testing.T) {
 		t.Errorf("newest sample %v ago, want about 5h", age)
 	}
 	if all := strings.Join(r.Warnings, "\n"); !strings.Contains(all, "old: is the cluster still scraped") {
-		t.Errorf("warnings %q", all)
+		t.Errorf("warnings %q, want one about old samples", all)
 	}
 
 	found, err := s.Inventory(t.Context(), nil)
@@ -143,13 +143,13 @@ func TestProbeSeesSkewAndFlavour(t *testing.T) {
 	}
 
 	if r.Server != "VictoriaMetrics" || r.ClockSkew != 10*time.Minute {
-		t.Errorf("server %q, skew %v", r.Server, r.ClockSkew)
+		t.Errorf("server %q, skew %v, want VictoriaMetrics and 10m", r.Server, r.ClockSkew)
 	}
 
 	all := strings.Join(r.Warnings, "\n")
 	for _, want := range []string{"differs from ours by 10m", "one node is away"} {
 		if !strings.Contains(all, want) {
-			t.Errorf("warnings lack %q:\n%s", want, all)
+			t.Errorf("warnings:\n%s\nwant %q in them", all, want)
 		}
 	}
 }
@@ -251,10 +251,10 @@ func TestInventory(t *testing.T) {
 	}
 
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("Inventory differs (-want +got):\n%s", diff)
 	}
 	if got, err = s.Inventory(t.Context(), []string{"other"}); err != nil || cmp.Diff(want[:1], got) != "" {
-		t.Errorf("one namespace: %v, %v", got, err)
+		t.Errorf("Inventory of one namespace = %v, %v, want %v", got, err, want[:1])
 	}
 }
 
@@ -299,7 +299,7 @@ func TestOOMKills(t *testing.T) {
 	}}
 
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("OOMKills differ (-want +got):\n%s", diff)
 	}
 }
 
@@ -322,7 +322,7 @@ func TestServersThatAnswerQueriesOnly(t *testing.T) {
 	s := newSource(t, server.URL(), func(c *Config) { c.Now = func() time.Time { return today } })
 	h := readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-5 * time.Hour), End: today})
 	if diff := cmp.Diff(map[string][]string{"shop/StatefulSet/web": {"odd-name/app"}}, h.byWorkload()); diff != "" {
-		t.Error(diff)
+		t.Errorf("containers of workloads differ (-want +got):\n%s", diff)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestCredentials(t *testing.T) {
 
 			warnings := p.Complete()
 			if errs := p.Validate(); len(errs) > 0 {
-				t.Error(errs)
+				t.Errorf("Validate with flags %q: %v, want no error", c.args, errs)
 			}
 
 			cfg, err := p.Config()
@@ -81,13 +81,13 @@ func TestInvalidAddressHidesCredentials(t *testing.T) {
 		p := New()
 		p.Address = address
 		if err := p.Validate().ToAggregate(); err == nil || strings.Contains(err.Error(), "hu") {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("Validate with address %s: error %v, want one without the credentials", address, err)
 		}
 	}
 
 	p := New()
 	p.Address = "prometheus:9090"
 	if err := p.Validate().ToAggregate(); err == nil || !strings.Contains(err.Error(), p.Address) {
-		t.Errorf("an address without credentials is not named: %v", err)
+		t.Errorf("Validate with an address without credentials: error %v, want one that names it", err)
 	}
 }

@@ -34,7 +34,7 @@ func TestRestrict(t *testing.T) {
 	} {
 		got, err := Restrict(text, "namespace", "shop")
 		if (err != nil) != (want == "") {
-			t.Errorf("%.60s: %q, %v", text, got, err)
+			t.Errorf("Restrict(%.60s) = %q, %v, want %q, and an error where that is empty", text, got, err, want)
 			continue
 		}
 		if want == "" {
@@ -48,7 +48,7 @@ func TestRestrict(t *testing.T) {
 		}
 
 		if got != expr.String() {
-			t.Errorf("%s: %s, want %s", text, got, expr)
+			t.Errorf("Restrict(%s) = %s, want %s", text, got, expr)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestRestrictQuotes(t *testing.T) {
 	}
 
 	if selectors := parser.ExtractSelectors(parse(t, got)); len(selectors) != 1 {
-		t.Errorf("%s has %d selectors", got, len(selectors))
+		t.Errorf("Restrict returned %s with %d selectors, want 1", got, len(selectors))
 	}
 }
 
@@ -70,7 +70,7 @@ func parse(t *testing.T, text string) parser.Expr {
 
 	expr, err := Parse(text, false)
 	if err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("Parse(%s): error %v, want none", text, err)
 	}
 
 	return expr
@@ -91,7 +91,7 @@ func FuzzRestrict(f *testing.F) {
 
 		for _, matchers := range parser.ExtractSelectors(parse(t, got)) {
 			if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.String() == want.String() }) {
-				t.Errorf("%q becomes %q, with a selector without the matcher", text, got)
+				t.Errorf("Restrict(%q) = %q with a selector without the matcher, want it in each", text, got)
 			}
 		}
 	})
@@ -101,9 +101,9 @@ func FuzzRestrict(f *testing.F) {
 func TestManySelectors(t *testing.T) {
 	text := "a" + strings.Repeat(" + a", MaxSelectors-1)
 	if _, err := Restrict(text, "namespace", "shop"); err != nil {
-		t.Errorf("%d selectors: %v", MaxSelectors, err)
+		t.Errorf("Restrict of %d selectors: error %v, want none", MaxSelectors, err)
 	}
 	if _, err := Restrict(text+" + rate(a[5m])", "namespace", "shop"); err == nil {
-		t.Errorf("a selector more is accepted")
+		t.Errorf("Restrict of %d selectors: no error, want one", MaxSelectors+1)
 	}
 }
