@@ -139,7 +139,8 @@ func TestRender(t *testing.T) {
 		"predictionMetrics: 7":         "not a spec",
 		"predictionWindow: 7":          "unknown field",
 		`{{range $i, $e := .status.addresses}}{{printf "%99999999s" "x"}}{{end}}`: "template",
-		"{{range 100000}}0123456789{{end}}":                                       "more than",
+		"{{range 100000}}0123456789{{end}}":                                       "neither a list nor a map",
+		`{{range .status.addresses}}{{printf "%999999d" 1}}{{end}}`:               "more than",
 	} {
 		if _, err := nodetemplate.Render(text, newNode()); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v, want %s", text, err, why)

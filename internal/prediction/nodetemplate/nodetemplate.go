@@ -35,12 +35,12 @@ func Render(text string, node *corev1.Node) (predictionv1alpha1.TimeSeriesPredic
 		return spec, fmt.Errorf("template: %w", err)
 	}
 
-	var out limitedBuffer
-	if err := execute(predictionv1alpha1.NodeResourceTemplateKey, text, markTexts(data), &out); err != nil {
-		return spec, fmt.Errorf("template: %w", err)
+	out, err := execute(text, markTexts(data))
+	if err != nil {
+		return spec, err
 	}
 
-	if err := yaml.UnmarshalStrict(out.buf.Bytes(), &spec); err != nil {
+	if err := yaml.UnmarshalStrict(out, &spec); err != nil {
 		return spec, fmt.Errorf("the template's output is not a spec of a TimeSeriesPrediction: %w", err)
 	}
 
