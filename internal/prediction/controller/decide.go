@@ -177,18 +177,18 @@ func (d statusBuilder) withNewForecast(o metricState, all []predictor.SeriesFore
 
 // skillOf returns the lowest skill of the series and the least number of origins; empty if the skill of one is unknown.
 func skillOf(all []predictor.SeriesForecast) (string, int32) {
-	least := math.Inf(1)
+	lowest := math.Inf(1)
 	origins := math.MaxInt32
 	for _, f := range all {
 		if math.IsNaN(f.Skill) || math.IsInf(f.Skill, 0) {
 			return "", 0
 		}
 
-		least = math.Min(least, f.Skill)
+		lowest = math.Min(lowest, f.Skill)
 		origins = min(origins, f.Origins)
 	}
 
-	return strconv.FormatFloat(least, 'f', 2, 64), int32(origins)
+	return strconv.FormatFloat(lowest, 'f', 2, 64), int32(origins)
 }
 
 func labelsOf(labels map[string]string) []predictionv1alpha1.Label {
@@ -201,14 +201,14 @@ func labelsOf(labels map[string]string) []predictionv1alpha1.Label {
 }
 
 // samplesOf returns the published values from the step that contains now to the step that contains end.
-func samplesOf(f predictor.SeriesForecast, published func(forecast.Quantiles) float64, now, end time.Time, most int) []predictionv1alpha1.Sample {
+func samplesOf(f predictor.SeriesForecast, published func(forecast.Quantiles) float64, now, end time.Time, limit int) []predictionv1alpha1.Sample {
 	first := max(0, int(now.Sub(f.Start)/f.Step))
 	last := min(len(f.Values)-1, int(end.Sub(f.Start)/f.Step))
 	if last < first {
 		return nil
 	}
 
-	stride := (last-first)/max(1, most-2) + 1
+	stride := (last-first)/max(1, limit-2) + 1
 	out := make([]predictionv1alpha1.Sample, 0, (last-first)/stride+2)
 	add := func(i int, v float64) {
 		at := f.Start.Add(time.Duration(i) * f.Step).Unix()
@@ -234,9 +234,9 @@ func samplesOf(f predictor.SeriesForecast, published func(forecast.Quantiles) fl
 // reasonOf returns why a forecast fell back, or else its season.
 func reasonOf(all []predictor.SeriesForecast, dropped int) string {
 	f := all[0]
-	for _, one := range all {
-		if one.Reason != "" {
-			f = one
+	for _, candidate := range all {
+		if candidate.Reason != "" {
+			f = candidate
 			break
 		}
 	}
@@ -282,6 +282,8 @@ func readyCondition(metrics []predictionv1alpha1.PredictionMetricStatus) metav1.
 	c := metav1.Condition{Type: predictionv1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	ready := 0
 	var all, missing []string
+
+	// The message names what is missing, or the reason of each metric if all are ready.
 	for _, m := range metrics {
 		text := m.ResourceIdentifier + ": " + m.Reason
 		all = append(all, text)
@@ -323,6 +325,7 @@ func staleCondition(seen []metricState) metav1.Condition {
 		return c
 	}
 
+	// Metrics whose reads fail come first: their error says why samples are missing.
 	oldest := slices.MinFunc(stale, func(a, b metricState) int {
 		return cmp.Or(boolToInt(b.status.Err != nil)-boolToInt(a.status.Err != nil), a.status.LastSample.Compare(b.status.LastSample))
 	})
@@ -362,10 +365,10 @@ func join(parts []string) string { return sentence(strings.Join(parts, "; ")) }
 // sentence bounds a text to maxMessage.
 func sentence(text string) string { return shorten(text, maxMessage) }
 
-func shorten(text string, most int) string {
-	if len(text) <= most {
+func shorten(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
 
-	return strings.ToValidUTF8(text[:most], "") + "..."
+	return strings.ToValidUTF8(text[:limit], "") + "..."
 }

@@ -34,7 +34,7 @@ type metricSamples struct {
 	identifier, algorithm           string
 	kind, name, namespace           string
 	key                             predictor.Key
-	known                           bool
+	isAccepted                      bool
 	lastSample                      time.Time
 	forecast                        float64
 	hasForecast, hasSample, isStale bool
@@ -67,28 +67,29 @@ func (m *Metrics) observe(
 ) {
 	all := make([]metricSamples, len(seen))
 	for i, o := range seen {
-		one := metricSamples{
+		sample := metricSamples{
 			identifier: o.identifier,
 			algorithm:  string(tsp.Spec.PredictionMetrics[i].Algorithm.AlgorithmType),
 			key:        o.key,
-			known:      o.refused == nil,
+			isAccepted: o.refused == nil,
 			isStale:    o.status.Stale,
 			lastSample: o.status.LastSample,
 			hasSample:  !o.status.LastSample.IsZero(),
 		}
 
-		one.algorithm = cmp.Or(one.algorithm, string(predictionv1alpha1.AlgorithmTypeAuto))
+		sample.algorithm = cmp.Or(sample.algorithm, string(predictionv1alpha1.AlgorithmTypeAuto))
 		if ref := tsp.Spec.TargetRef; ref != nil {
-			one.kind = ref.Kind
-			one.name = ref.Name
-			one.namespace = ref.Namespace
+			sample.kind = ref.Kind
+			sample.name = ref.Name
+			sample.namespace = ref.Namespace
 		}
 
-		one.scaling = status.PredictionMetrics[i].Scaling
-		one.forecast, one.hasForecast = forecastAt(status.PredictionMetrics[i], now)
-		all[i] = one
+		sample.scaling = status.PredictionMetrics[i].Scaling
+		sample.forecast, sample.hasForecast = forecastAt(status.PredictionMetrics[i], now)
+		all[i] = sample
 	}
 
+	// The values are computed before the lock, which scrapes take too.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -139,60 +140,61 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Unlock()
 	names := slices.SortedFunc(maps.Keys(objects), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
 
-	var own, foreign []metricSamples
+	var domestic, foreign []metricSamples
 	for _, name := range names {
 		identifiers := map[string]bool{}
-		for _, one := range objects[name] {
-			if identifiers[one.identifier] {
+		for _, sample := range objects[name] {
+			if identifiers[sample.identifier] {
 				continue // stored before the CRD rejected it
 			}
-			identifiers[one.identifier] = true
-			m.collect(ch, name, one)
-			if one.namespace == name.Namespace {
-				own = append(own, one)
+			identifiers[sample.identifier] = true
+			m.collect(ch, name, sample)
+			if sample.namespace == name.Namespace {
+				domestic = append(domestic, sample)
 			} else {
-				foreign = append(foreign, one)
+				foreign = append(foreign, sample)
 			}
 		}
 	}
-	collectForecasts(ch, slices.Concat(own, foreign))
+	collectForecasts(ch, slices.Concat(domestic, foreign))
 }
 
 // collectForecasts exports the first forecast of each metric of a target.
 func collectForecasts(ch chan<- prometheus.Metric, all []metricSamples) {
 	seen := map[[5]string]bool{}
-	for _, one := range all {
-		labels := [5]string{one.kind, one.name, one.namespace, one.identifier, one.algorithm}
-		if !one.hasForecast || seen[labels] {
+	for _, sample := range all {
+		labels := [5]string{sample.kind, sample.name, sample.namespace, sample.identifier, sample.algorithm}
+		if !sample.hasForecast || seen[labels] {
 			continue
 		}
 		seen[labels] = true
-		seriesguard.Send(ch, forecastDesc, prometheus.GaugeValue, one.forecast, labels[:]...)
+		seriesguard.Send(ch, forecastDesc, prometheus.GaugeValue, sample.forecast, labels[:]...)
 	}
 }
 
-func (m *Metrics) collect(ch chan<- prometheus.Metric, name types.NamespacedName, one metricSamples) {
+func (m *Metrics) collect(ch chan<- prometheus.Metric, name types.NamespacedName, sample metricSamples) {
 	gauge := func(d *prometheus.Desc, v float64) {
 		if !math.IsNaN(v) {
-			seriesguard.Send(ch, d, prometheus.GaugeValue, v, name.Namespace, name.Name, one.identifier)
+			seriesguard.Send(ch, d, prometheus.GaugeValue, v, name.Namespace, name.Name, sample.identifier)
 		}
 	}
 
-	if !one.known {
+	// A refused metric has no series in the predictor.
+	if !sample.isAccepted {
 		return
 	}
 
-	gauge(staleDesc, float64(boolToInt(one.isStale)))
-	if one.hasSample {
-		gauge(sampleTimeDesc, float64(one.lastSample.Unix()))
+	gauge(staleDesc, float64(boolToInt(sample.isStale)))
+	if sample.hasSample {
+		gauge(sampleTimeDesc, float64(sample.lastSample.Unix()))
 	}
 
-	a := m.accuracy(one.key)
+	a := m.accuracy(sample.key)
 	gauge(wapeDesc, a.WAPE)
 	gauge(coverageDesc, a.Coverage)
 	gauge(skillDesc, a.Skill)
 
-	if s := one.scaling; s != nil {
+	if s := sample.scaling; s != nil {
 		gauge(inUseDesc, float64(boolToInt(s.Use)))
 		gauge(extraDesc, ratio(s.ActualExtraReplicas))
 		gauge(sparedDesc, ratio(s.ActualSparedTime))

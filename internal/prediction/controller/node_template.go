@@ -70,6 +70,7 @@ func (n *NodeTemplates) Check(ctx context.Context, tsp *predictionv1alpha1.TimeS
 		return err
 	}
 
+	// Reconciliations are much more frequent than changes of the Node or the template.
 	n.mu.Lock()
 	last, ok := n.checked[tsp.UID]
 	n.mu.Unlock()

@@ -139,9 +139,9 @@ type nodePlan struct {
 	desired int
 	create  []*predictionv1alpha1.TimeSeriesPrediction
 	// update holds pairs of current and desired objects.
-	update [][2]*predictionv1alpha1.TimeSeriesPrediction
-	remove []*predictionv1alpha1.TimeSeriesPrediction
-	kept   int
+	update    [][2]*predictionv1alpha1.TimeSeriesPrediction
+	remove    []*predictionv1alpha1.TimeSeriesPrediction
+	unchanged int
 }
 
 // planNodes compares the first nodes, at most limit, with the existing objects. Without a template all objects are deleted.
@@ -166,13 +166,14 @@ func planNodes(cnp *predictionv1alpha1.ClusterNodePrediction, nodes []string, li
 				changed.Spec = want.Spec
 				p.update = append(p.update, [2]*predictionv1alpha1.TimeSeriesPrediction{have, changed})
 			default:
-				p.kept++
+				p.unchanged++
 			}
 		}
 	}
 
-	for _, gone := range byName {
-		p.remove = append(p.remove, gone)
+	// What is left belongs to nodes that are gone or no longer selected.
+	for _, obsolete := range byName {
+		p.remove = append(p.remove, obsolete)
 	}
 
 	slices.SortFunc(p.remove, func(a, b *predictionv1alpha1.TimeSeriesPrediction) int { return cmp.Compare(a.Name, b.Name) })
@@ -203,14 +204,14 @@ const maxName = 253
 
 // predictionName returns <cnp>-<node>, as in gocrane. Longer names are truncated and made unique by a hash.
 func predictionName(cnp, node string) string {
-	whole := cnp + "-" + node
-	if len(whole) <= maxName {
-		return whole
+	name := cnp + "-" + node
+	if len(name) <= maxName {
+		return name
 	}
 
-	sum := sha256.Sum256([]byte(whole))
+	sum := sha256.Sum256([]byte(name))
 	tail := "-" + hex.EncodeToString(sum[:5])
-	return strings.TrimRight(whole[:maxName-len(tail)], "-.") + tail
+	return strings.TrimRight(name[:maxName-len(tail)], "-.") + tail
 }
 
 // act executes the plan; a failure of one object does not stop the others.
@@ -284,8 +285,9 @@ func (r *NodeReconciler) report(ctx context.Context, cnp *predictionv1alpha1.Clu
 		}
 	}
 
+	// Only failed creations reduce the count: an object that could not be updated or deleted exists.
 	changed.Status.DesiredNumberCreated = p.desired
-	changed.Status.CurrentNumberCreated = p.kept + len(p.update) + len(p.create) - missing
+	changed.Status.CurrentNumberCreated = p.unchanged + len(p.update) + len(p.create) - missing
 	c := metav1.Condition{
 		Type:               predictionv1alpha1.ConditionReady,
 		Status:             metav1.ConditionTrue,

@@ -101,7 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction, refused error) []metricState {
 	seen := make([]metricState, len(tsp.Spec.PredictionMetrics))
 	var requests []predictor.Request
-	var at []int
+	var positions []int
 
 	queries := r.queries.get(tsp, func() []specQuery { return queriesOf(tsp, r.Selector, r.Isolation) })
 	for i := range tsp.Spec.PredictionMetrics {
@@ -121,11 +121,12 @@ func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction, refus
 		}
 
 		requests = append(requests, request)
-		at = append(at, i)
+		positions = append(positions, i)
 	}
 
+	// Refused metrics have no request, so that results have other positions than metrics.
 	for n, ticket := range r.Predictor.Set(callerName(client.ObjectKeyFromObject(tsp)), requests) {
-		o := &seen[at[n]]
+		o := &seen[positions[n]]
 		o.key, o.refused = ticket.Key, ticket.Err
 
 		if ticket.Err == nil {
@@ -143,18 +144,18 @@ func (r *Reconciler) decide(tsp *predictionv1alpha1.TimeSeriesPrediction, seen [
 	due := d.needsForecast(seen)
 	var status predictionv1alpha1.TimeSeriesPredictionStatus
 	for _, o := range seen {
-		one := d.withoutNewForecast(o)
+		metric := d.withoutNewForecast(o)
 		if due && o.status.State == predictor.Ready {
 			all, err := r.Predictor.Forecast(o.key, windowsAhead*d.window)
 			switch {
 			case err != nil:
-				one.Reason = sentence(errorText(err))
+				metric.Reason = sentence(errorText(err))
 			case len(all) > 0:
-				one = d.withNewForecast(o, all, r.advise(tsp, o, all), maxSamples/len(seen))
+				metric = d.withNewForecast(o, all, r.advise(tsp, o, all), maxSamples/len(seen))
 			}
 		}
 
-		status.PredictionMetrics = append(status.PredictionMetrics, one)
+		status.PredictionMetrics = append(status.PredictionMetrics, metric)
 	}
 
 	status.Conditions = d.conditions(status.PredictionMetrics, seen, due)

@@ -521,7 +521,7 @@ func TestPlanNodes(t *testing.T) {
 	other.Spec.PredictionWindowSeconds = 600
 
 	p := planNodes(cnp, []string{"a", "b", "d"}, 9, []predictionv1alpha1.TimeSeriesPrediction{*same, *other, *gone})
-	if p.desired != 3 || p.kept != 1 || len(p.create) != 1 || p.create[0].Name != "all-d" || len(p.update) != 1 ||
+	if p.desired != 3 || p.unchanged != 1 || len(p.create) != 1 || p.create[0].Name != "all-d" || len(p.update) != 1 ||
 		p.update[0][1].Spec.PredictionWindowSeconds != 3600 || len(p.remove) != 1 || p.remove[0].Name != "all-c" {
 		t.Errorf("%+v", p)
 	}

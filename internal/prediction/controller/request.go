@@ -31,7 +31,7 @@ import (
 
 // Selector returns a selector for a metric in the query language of the source, with quoted values and the configured
 // matchers added.
-type Selector func(metric string, own ...prometheus.Matcher) (string, error)
+type Selector func(metric string, matchers ...prometheus.Matcher) (string, error)
 
 // kindNode is the kind of targets that are nodes; as in gocrane it is case-insensitive.
 const kindNode = "Node"
@@ -104,6 +104,7 @@ func resourceQuery(tsp *predictionv1alpha1.TimeSeriesPrediction, resource *corev
 		return q, nil
 	}
 
+	// Targets are usually in the namespace of the prediction and leave it out.
 	q.Target = workload.Ref{Namespace: target.Namespace, Kind: target.Kind, Name: target.Name}
 	if q.Target.Namespace == "" {
 		q.Target.Namespace = tsp.Namespace
@@ -158,6 +159,7 @@ func MatcherOf(c predictionv1alpha1.QueryCondition) (prometheus.Matcher, error) 
 			return m, fmt.Errorf("label %s: the operator in needs one value at least", c.Key)
 		}
 
+		// The values of in are literals, other than those of =~.
 		quoted := make([]string, len(c.Value))
 		for i, v := range c.Value {
 			quoted[i] = regexp.QuoteMeta(v)
@@ -202,6 +204,7 @@ func OptionsOf(a predictionv1alpha1.Algorithm) registry.Options {
 		}
 	}
 
+	// The types of the API have the same fields; the packages of algorithms do not depend on it.
 	if p := a.Percentile; p != nil {
 		out.Percentile = percentile.Options{
 			HistoryLength:     string(p.HistoryLength),

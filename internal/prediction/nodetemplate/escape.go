@@ -92,6 +92,7 @@ func resolve(spec *predictionv1alpha1.TimeSeriesPredictionSpec) error {
 		}
 	}
 
+	// All other strings are plain data: replaced in JSON, a text cannot end its string either.
 	content, err := json.Marshal(spec)
 	if err != nil {
 		return fmt.Errorf("encoding the spec: %w", err)

@@ -52,6 +52,7 @@ func Render(text string, node *corev1.Node) (predictionv1alpha1.TimeSeriesPredic
 		return spec, errors.New("the template's output has no predictionMetrics")
 	}
 
+	// The target is the Node whatever the template says.
 	spec.TargetRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name}
 	if spec.PredictionWindowSeconds == 0 {
 		spec.PredictionWindowSeconds = predictionv1alpha1.DefaultPredictionWindowSeconds

@@ -105,6 +105,8 @@ func (s *scanner) escape(text string) (string, error) {
 	}
 
 	s.previous = 0
+
+	// The pattern is quoted first: PromQL reads the string before Prometheus compiles the pattern.
 	if s.isPattern {
 		text = regexp.QuoteMeta(text)
 	}

@@ -179,6 +179,7 @@ func (l *forecastLog) record(f forecast.Forecast, now time.Time) {
 		return
 	}
 
+	// Longer forecasts are logged at a coarser step, so that the log has a fixed size.
 	values := f.Values[first:]
 	stride := (len(values) + logCells - 1) / logCells
 	l.start = f.Start.Add(time.Duration(first) * f.Step)
@@ -261,6 +262,7 @@ func (r *reference) compute(slot int64) (float64, bool) {
 		return 0, false
 	}
 
+	// The quantile is the first value below which the weight of the level lies.
 	slices.SortFunc(atoms, func(a, b atom) int { return cmp.Compare(a.value, b.value) })
 	sum := 0.0
 	for _, a := range atoms {

@@ -75,7 +75,9 @@ func (b *budgets) chargeNamespaces(bytes int64, namespaces ...string) {
 			continue
 		}
 
-		if b.byNamespace[ns] += bytes; b.byNamespace[ns] <= 0 {
+		b.byNamespace[ns] += bytes
+
+		if b.byNamespace[ns] <= 0 {
 			delete(b.byNamespace, ns)
 		}
 	}
@@ -118,15 +120,16 @@ func (r *requested) makeRoom(bytes int64, namespace string) ([]Key, error) {
 	var deleted []Key
 	err := r.checkLimits(bytes)
 	for ; err != nil; err = r.checkLimits(bytes) {
-		most := ""
+		largest := ""
 		for ns, used := range r.budgets.byNamespace {
-			if used > r.budgets.byNamespace[most] || used == r.budgets.byNamespace[most] && ns < most {
-				most = ns
+			if used > r.budgets.byNamespace[largest] || used == r.budgets.byNamespace[largest] && ns < largest {
+				largest = ns
 			}
 		}
 
-		victim := r.entryOf(most)
-		if victim == nil || r.budgets.byNamespace[most]-victim.bytes() < r.budgets.byNamespace[namespace]+bytes {
+		// Taking from a namespace that would then use less than this one would only exchange their places.
+		victim := r.entryOf(largest)
+		if victim == nil || r.budgets.byNamespace[largest]-victim.bytes() < r.budgets.byNamespace[namespace]+bytes {
 			return deleted, err
 		}
 
@@ -135,7 +138,7 @@ func (r *requested) makeRoom(bytes int64, namespace string) ([]Key, error) {
 		}
 
 		r.deleteEntry(victim)
-		r.budgets.chargeNamespaces(-victim.bytes(), most)
+		r.budgets.chargeNamespaces(-victim.bytes(), largest)
 		deleted = append(deleted, victim.plan.key)
 	}
 
@@ -169,17 +172,17 @@ func (r *requested) deleteEntry(e *entry) {
 func (r *requested) seriesAllowance(e *entry) int {
 	size := e.plan.seriesBytes()
 	used := e.bytes()
-	most := int64(0)
+	limit := int64(0)
 	for _, ns := range e.namespaces() {
 		allowance := r.config.MaxBytes - r.budgets.total
 		if ns != "" {
 			allowance = min(allowance, r.config.MaxNamespaceBytes-r.budgets.byNamespace[ns])
 		}
 
-		most = max(most, (allowance+used)/size)
+		limit = max(limit, (allowance+used)/size)
 	}
 
-	return min(int(most), r.config.MaxSeries-r.models+e.models)
+	return min(int(limit), r.config.MaxSeries-r.models+e.models)
 }
 
 // setModels records the number of series of an entry.

@@ -25,6 +25,7 @@ func (p *Predictor) load(entries []*entry) {
 				n, err = e.restore(c, p.config.Clock.Now(), min(p.config.MaxSeriesPerQuery, allowance))
 			}
 
+			// A new series has no file yet.
 			switch {
 			case err == nil:
 				next = live
@@ -58,6 +59,7 @@ func (e *entry) restore(c checkpoint, now time.Time, limit int) (int, error) {
 		return 0, fmt.Errorf("%w: it ends at %s", errCheckpoint, c.Until.Format(time.RFC3339))
 	}
 
+	// Everything is decoded before the entry changes, so that a damaged file leaves it as it was.
 	tracks := make(map[string]*labelled, len(c.Tracks))
 	for _, s := range c.Tracks {
 		t := &labelled{labels: s.Labels, seriesState: seriesState{model: e.plan.newModel(), first: s.First, last: s.Last}}
@@ -112,6 +114,7 @@ func (e *entry) snapshot() (checkpoint, bool, error) {
 			return checkpoint{}, false, fmt.Errorf("the model of %s: %w", e.plan.query, err)
 		}
 
+		// The log is copied, because the caller encodes it without the lock.
 		c.Tracks = append(c.Tracks, trackCheckpoint{
 			Labels: t.labels,
 			Model:  model,
@@ -145,20 +148,21 @@ func (p *Predictor) save(prune bool) {
 
 	p.mu.Lock()
 	all := make([]*entry, 0, len(p.requested.entries))
-	known := make(map[string]bool, len(p.requested.entries))
+	requested := make(map[string]bool, len(p.requested.entries))
 	for key, e := range p.requested.entries {
 		all = append(all, e)
-		known[key.String()] = true
+		requested[key.String()] = true
 	}
 
 	p.mu.Unlock()
 	errs := []error{p.store.measure()}
 	for _, e := range all {
+		// An entry may lose its last caller while its file is written.
 		c, changed, err := e.snapshot()
 		if err == nil && changed {
 			err = p.store.write(e.plan.key, c)
 		}
-		if _, gone := p.find(e.plan.key); gone != nil {
+		if _, findErr := p.find(e.plan.key); findErr != nil {
 			p.store.remove(e.plan.key)
 		}
 
@@ -166,9 +170,9 @@ func (p *Predictor) save(prune bool) {
 	}
 
 	if prune {
-		errs = append(errs, p.store.prune(known))
+		errs = append(errs, p.store.prune(requested))
 	}
 	if err := errors.Join(errs...); err != nil {
-		p.config.Log.Info("failed to write checkpoints", "reason", err.Error())
+		p.config.Log.Error(err, "writing checkpoints")
 	}
 }

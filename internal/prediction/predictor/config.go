@@ -92,8 +92,9 @@ func DefaultConfig() Config {
 
 // Backoff of a failing source and of a query that the source rejects.
 const (
-	firstPause, lastPause = 5 * time.Second, time.Minute
-	lastRetry             = 15 * time.Minute
+	firstPause = 5 * time.Second
+	lastPause  = time.Minute
+	lastRetry  = 15 * time.Minute
 	// maxPoints is the maximum number of samples of one read, over all its names.
 	maxPoints = 300_000
 	// maxNames is the maximum number of names in one query, which bounds its length.
@@ -115,6 +116,7 @@ func (c Config) validate() error {
 		errs = append(errs, errors.New("source and clock are required"))
 	}
 
+	// Unlike settle, none of these may be 0.
 	for name, d := range map[string]time.Duration{
 		"refresh": c.Refresh, "stale after": c.StaleAfter, "model update": c.ModelUpdate, "checkpoint": c.Checkpoint,
 	} {

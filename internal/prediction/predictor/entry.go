@@ -69,15 +69,16 @@ type labelled struct {
 
 // forecastCache holds forecasts of an algorithm that is refitted for each forecast.
 type forecastCache struct {
-	made  time.Time
-	until time.Time // end of the forecasts
-	all   []SeriesForecast
+	computedAt time.Time
+	until      time.Time // end of the forecasts
+	all        []SeriesForecast
 }
 
 const (
 	// goneAfter is the lag of a series behind the newest sample of its query from which it is left out of forecasts;
 	// after deleteAfter its model is deleted as well.
-	goneAfter, deleteAfter = 15 * time.Minute, 6 * time.Hour
+	goneAfter   = 15 * time.Minute
+	deleteAfter = 6 * time.Hour
 	// maxLateness is how late samples may arrive and still be read.
 	maxLateness = 10 * time.Minute
 )
@@ -122,6 +123,7 @@ func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, m
 		}
 	}
 
+	// The next read begins after the newest sample, so that late ones are read too, but at most maxLateness before this end.
 	e.until = end
 	e.answered = now
 	e.err = nil
@@ -179,6 +181,7 @@ func (e *entry) status(now time.Time, c *Config) Status {
 		LastSample: e.newest(),
 	}
 
+	// Models that exist are Ready whatever the last read returned.
 	switch {
 	case len(e.tracks) > 0:
 		s.Age = max(0, now.Sub(s.LastSample))
@@ -209,7 +212,7 @@ func (e *entry) forecast(now time.Time, horizon, keep time.Duration) ([]SeriesFo
 	defer e.mu.Unlock()
 
 	until := now.Add(horizon)
-	if !e.cache.until.Before(until) && now.Sub(e.cache.made) < keep && len(e.cache.all) > 0 {
+	if !e.cache.until.Before(until) && now.Sub(e.cache.computedAt) < keep && len(e.cache.all) > 0 {
 		return slices.Clone(e.cache.all), nil
 	}
 
@@ -230,7 +233,7 @@ func (e *entry) forecast(now time.Time, horizon, keep time.Duration) ([]SeriesFo
 	if e.plan.isCacheable() {
 		e.cache = forecastCache{}
 		if sizeOf(all) <= maxCacheBytes {
-			e.cache = forecastCache{made: now, until: until, all: all}
+			e.cache = forecastCache{computedAt: now, until: until, all: all}
 		}
 	}
 
@@ -256,6 +259,7 @@ func (e *entry) eachForecast(now, until time.Time) ([]SeriesForecast, error) {
 			continue
 		}
 
+		// A series that lags is forecast from its own last sample, up to the common end.
 		horizon := until.Sub(t.last)
 		if horizon > now.Sub(t.last)+forecast.MaxSteps*e.plan.step {
 			return nil, forecast.ErrHorizon
@@ -266,7 +270,7 @@ func (e *entry) eachForecast(now, until time.Time) ([]SeriesForecast, error) {
 			return nil, err
 		}
 
-		one := SeriesForecast{
+		result := SeriesForecast{
 			Labels:     t.labels,
 			Forecast:   f,
 			LastSample: t.last,
@@ -274,13 +278,13 @@ func (e *entry) eachForecast(now, until time.Time) ([]SeriesForecast, error) {
 		}
 
 		if estimate, ok := e.plan.estimate(t.model.samples); ok {
-			one.constant = estimate
-			one.isConstant = true
+			result.constant = estimate
+			result.isConstant = true
 		}
 
 		t.ledger.record(f, now)
 		e.dirty = true
-		all = append(all, one)
+		all = append(all, result)
 	}
 
 	return all, nil
@@ -297,8 +301,8 @@ func (e *entry) pooledForecast(until time.Time) ([]SeriesForecast, error) {
 		return nil, nil
 	}
 
-	whole := interleave(e.plan.step, parts)
-	f, err := e.plan.algorithm.Forecast(whole, e.plan.step)
+	pooled := interleave(e.plan.step, parts)
+	f, err := e.plan.algorithm.Forecast(pooled, e.plan.step)
 	if err != nil {
 		return nil, err
 	}
@@ -314,13 +318,13 @@ func (e *entry) pooledForecast(until time.Time) ([]SeriesForecast, error) {
 		f.Values[i] = q
 	}
 
-	one := SeriesForecast{Forecast: f, LastSample: last, level: e.plan.level}
-	if estimate, ok := e.plan.estimate(func() series.Series { return whole }); ok {
-		one.constant = estimate
-		one.isConstant = true
+	result := SeriesForecast{Forecast: f, LastSample: last, level: e.plan.level}
+	if estimate, ok := e.plan.estimate(func() series.Series { return pooled }); ok {
+		result.constant = estimate
+		result.isConstant = true
 	}
 
-	return []SeriesForecast{one}, nil
+	return []SeriesForecast{result}, nil
 }
 
 // estimate returns the single value of algorithms that publish one (percentile).

@@ -70,6 +70,8 @@ func (p *Predictor) Collect(ch chan<- prometheus.Metric) {
 	counter(readsDesc, p.counts.refreshes.Load(), "refresh", "success")
 	counter(readsDesc, p.counts.failedRefresh.Load(), "refresh", "failure")
 	counter(restoredDesc, p.counts.restored.Load())
+
+	// The locks of entries are taken after that of the predictor is released: they are never held together.
 	p.mu.Lock()
 	models := p.requested.models
 	failing := min(1, p.reads.pauses)

@@ -182,6 +182,7 @@ func interleave(step time.Duration, all []series.Series) series.Series {
 		out.Values[i] = series.Gap()
 	}
 
+	// Each cell has one place for each series, in a fixed order.
 	for k, s := range all {
 		shift := int(s.Start.Sub(start) / step)
 		for i, v := range s.Values {

@@ -93,7 +93,7 @@ type Predictor struct {
 	counts  counters
 	wake    chan struct{}
 	workers sync.WaitGroup
-	saving  sync.Mutex // serialises saves; locked before all others
+	saving  sync.Mutex // serializes saves; locked before all others
 
 	mu        sync.Mutex
 	requested requested
@@ -160,7 +160,7 @@ func (p *Predictor) Set(caller string, requests []Request) []RequestResult {
 	p.mu.Lock()
 
 	added := false
-	var gone []Key
+	var deletedKeys []Key
 	for i := range plans {
 		if tickets[i].Err != nil {
 			continue
@@ -173,17 +173,21 @@ func (p *Predictor) Set(caller string, requests []Request) []RequestResult {
 			added = added || isNew
 		}
 
-		gone = append(gone, deleted...)
+		deletedKeys = append(deletedKeys, deleted...)
 	}
 
-	unrequested, left := p.removeCaller(caller, wanted)
-	gone = append(gone, unrequested...)
+	unrequested, remaining := p.removeCaller(caller, wanted)
+	deletedKeys = append(deletedKeys, unrequested...)
 
+	// Several requests of a caller may share an entry, each with an evaluator of its own.
 	accounts := make(map[*entry][]int, len(wanted))
 	for i := range plans {
-		if e := p.requested.entries[plans[i].key]; tickets[i].Err == nil {
-			accounts[e] = append(accounts[e], i)
+		if tickets[i].Err != nil {
+			continue
 		}
+
+		e := p.requested.entries[plans[i].key]
+		accounts[e] = append(accounts[e], i)
 	}
 
 	if len(wanted) > 0 {
@@ -191,9 +195,9 @@ func (p *Predictor) Set(caller string, requests []Request) []RequestResult {
 	}
 
 	p.mu.Unlock()
-	p.store.remove(gone...)
+	p.store.remove(deletedKeys...)
 
-	for _, e := range left {
+	for _, e := range remaining {
 		_ = e.syncEvaluators(caller, nil) // Removing evaluators cannot fail.
 	}
 
@@ -210,11 +214,11 @@ func (p *Predictor) Forget(caller string) { p.Set(caller, nil) }
 
 // addCaller registers a caller for a plan and returns the keys of entries that were deleted for it; mu is held. The evaluator of a new series is
 // added before the first read.
-func (p *Predictor) addCaller(caller string, one plan, first Request) ([]Key, error) {
-	e := p.requested.entries[one.key]
+func (p *Predictor) addCaller(caller string, planned plan, first Request) ([]Key, error) {
+	e := p.requested.entries[planned.key]
 	var deleted []Key
 	if e == nil {
-		e = &entry{plan: one, callers: map[string]string{}, due: p.config.Clock.Now()}
+		e = &entry{plan: planned, callers: map[string]string{}, due: p.config.Clock.Now()}
 		err := p.requested.checkBudget(e.bytes(), first.Namespace)
 		if err == nil {
 			deleted, err = p.requested.makeRoom(e.bytes(), first.Namespace)
@@ -227,7 +231,7 @@ func (p *Predictor) addCaller(caller string, one plan, first Request) ([]Key, er
 			return deleted, err
 		}
 
-		p.requested.entries[one.key] = e
+		p.requested.entries[planned.key] = e
 		p.requested.budgets.charge(e.bytes())
 	}
 
@@ -246,9 +250,9 @@ func (p *Predictor) addCaller(caller string, one plan, first Request) ([]Key, er
 
 // removeCaller removes a caller from all its series except wanted; mu is held. It returns the keys without callers
 // and the entries that still have some.
-func (p *Predictor) removeCaller(caller string, wanted map[Key]struct{}) (gone []Key, left []*entry) {
+func (p *Predictor) removeCaller(caller string, wanted map[Key]struct{}) (unrequested []Key, remaining []*entry) {
 	for key := range p.requested.callers[caller] {
-		if _, kept := wanted[key]; kept {
+		if _, isWanted := wanted[key]; isWanted {
 			continue
 		}
 
@@ -257,6 +261,7 @@ func (p *Predictor) removeCaller(caller string, wanted map[Key]struct{}) (gone [
 		delete(e.callers, caller)
 		e.recordOwner()
 
+		// The namespace pays for an entry until its last caller leaves.
 		if !slices.Contains(e.namespaces(), namespace) {
 			p.requested.budgets.chargeNamespaces(-e.bytes(), namespace)
 			if _, used := p.requested.budgets.byNamespace[namespace]; !used {
@@ -266,15 +271,15 @@ func (p *Predictor) removeCaller(caller string, wanted map[Key]struct{}) (gone [
 
 		if len(e.callers) == 0 {
 			p.requested.deleteEntry(e)
-			gone = append(gone, key)
+			unrequested = append(unrequested, key)
 			continue
 		}
 
-		left = append(left, e)
+		remaining = append(remaining, e)
 	}
 
 	delete(p.requested.callers, caller)
-	return gone, left
+	return unrequested, remaining
 }
 
 func (p *Predictor) find(key Key) (*entry, error) {

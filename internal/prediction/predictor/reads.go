@@ -29,9 +29,9 @@ type reads struct {
 	// answered is the last time at which the source answered a query.
 	answered time.Time
 	busy     int // number of busy workers
-	// reading is the number of those that read whole histories of workloads and nodes, histories those by namespace.
-	reading   int
-	histories map[string]int
+	// historyReads is the number of those that read whole histories of workloads and nodes, histories those by namespace.
+	historyReads int
+	histories    map[string]int
 	// pauses counts consecutive failures of the source. The source is not queried before resume, and then with one
 	// query.
 	pauses int
@@ -80,9 +80,9 @@ func (r *reads) canStart(b *batch) bool {
 		return false
 	case isExpression && (slow >= r.expressionWorkers() || r.pauses > 0 && slow > 0):
 		return false
-	case !isExpression && b.phase == toFetch && r.workers > 1 && r.reading+slow >= r.workers-1:
+	case !isExpression && b.phase == toFetch && r.workers > 1 && r.historyReads+slow >= r.workers-1:
 		return false
-	case (isExpression || b.phase == live) && r.workers > 1 && r.busy-r.reading >= r.workers-1:
+	case (isExpression || b.phase == live) && r.workers > 1 && r.busy-r.historyReads >= r.workers-1:
 		return false
 	}
 
@@ -110,7 +110,7 @@ func (r *reads) isShareUsed(b *batch) bool {
 func (r *reads) begin(b batch) {
 	r.busy++
 	if b.phase == toFetch && !b.isExpression() {
-		r.reading++
+		r.historyReads++
 		r.histories[b.namespace]++
 	}
 
@@ -129,7 +129,7 @@ func (r *reads) releaseWorker(b batch) {
 	r.busy--
 	switch {
 	case !b.isExpression() && b.phase == toFetch:
-		r.reading--
+		r.historyReads--
 		r.histories[b.namespace]--
 
 		if r.histories[b.namespace] == 0 {

@@ -69,11 +69,13 @@ const (
 	// defaultStep is the sample interval if none is set.
 	defaultStep = time.Minute
 	// minStep and maxStep bound the sample interval; gocrane's maximum is an hour, too.
-	minStep, maxStep = 15 * time.Second, time.Hour
+	minStep = 15 * time.Second
+	maxStep = time.Hour
 	// autoHistory is the length of history that the auto model holds.
 	autoHistory = 14 * day
 	// dspHistory and percentileHistory are the defaults of these algorithms.
-	dspHistory, percentileHistory = 15 * day, 7 * day
+	dspHistory        = 15 * day
+	percentileHistory = 7 * day
 	// maxRing is the maximum number of stored samples per series.
 	maxRing = 25_000
 
@@ -177,8 +179,8 @@ func durations(interval, length string, fallback time.Duration) (step, history t
 	}
 
 	history = max(history, 2*step)
-	if least := history / maxRing; step < least {
-		step = least
+	if shortest := history / maxRing; step < shortest {
+		step = shortest
 	}
 
 	step = step.Truncate(time.Second)
@@ -197,9 +199,9 @@ func (p *Predictor) read(ctx context.Context, b batch) (err error) {
 	ctx, span := tracing.Start(ctx, "prediction.forecast", "namespace", cmp.Or(b.namespace, b.group.namespace), "series", strconv.Itoa(len(b.plans)))
 	defer func() { tracing.End(span, err) }()
 
-	reading, read := tracing.Start(ctx, "prediction.read")
-	found, err := p.config.querySource(reading, b)
-	tracing.End(read, err)
+	readCtx, readSpan := tracing.Start(ctx, "prediction.read")
+	found, err := p.config.querySource(readCtx, b)
+	tracing.End(readSpan, err)
 
 	if err != nil {
 		return err
@@ -207,6 +209,7 @@ func (p *Predictor) read(ctx context.Context, b batch) (err error) {
 
 	now := p.config.Clock.Now()
 	for _, e := range b.plans {
+		// The locks of the predictor and of an entry are never held together.
 		p.mu.Lock()
 		allowance := p.requested.seriesAllowance(e)
 		namespaces := maps.Clone(e.callers)
@@ -233,6 +236,7 @@ func (c *Config) querySource(ctx context.Context, b batch) (func(*entry) []metri
 		return func(*entry) []metrics.LabelledSeries { return all }, nil
 	}
 
+	// Entries of one workload with different settings need its name once.
 	var names []string
 	for _, e := range b.plans {
 		names = append(names, e.plan.query.Target.Name)
@@ -260,11 +264,11 @@ func (c *Config) querySource(ctx context.Context, b batch) (func(*entry) []metri
 	}
 
 	return func(e *entry) []metrics.LabelledSeries {
-		one, ok := byName[e.plan.query.Target.Name]
+		values, ok := byName[e.plan.query.Target.Name]
 		if !ok {
 			return nil
 		}
 
-		return []metrics.LabelledSeries{{Series: one}}
+		return []metrics.LabelledSeries{{Series: values}}
 	}, nil
 }

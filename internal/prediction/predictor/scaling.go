@@ -61,24 +61,25 @@ func (e *entry) syncEvaluators(caller string, wanted []*Scaling) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	kept := map[evaluatorKey]bool{}
-	for _, one := range wanted {
-		if one == nil || e.plan.name != registry.Auto {
+	requested := map[evaluatorKey]bool{}
+	for _, request := range wanted {
+		if request == nil || e.plan.name != registry.Auto {
 			continue
 		}
 
-		id := evaluatorKey{caller, one.Name}
-		kept[id] = true
+		id := evaluatorKey{caller, request.Name}
+		requested[id] = true
 
+		// A changed request keeps what its evaluator has learned.
 		if f := e.evaluators[id]; f != nil {
-			if err := f.Reconfigure(one.Plant, one.Window); err != nil {
+			if err := f.Reconfigure(request.Plant, request.Window); err != nil {
 				return fmt.Errorf("scaling: %w", err)
 			}
 
 			continue
 		}
 
-		f, err := newEvaluator(one)
+		f, err := newEvaluator(request)
 		if err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func (e *entry) syncEvaluators(caller string, wanted []*Scaling) error {
 		e.evaluators[id] = f
 	}
 
-	maps.DeleteFunc(e.evaluators, func(id evaluatorKey, _ *forecastvalue.Evaluator) bool { return id.caller == caller && !kept[id] })
+	maps.DeleteFunc(e.evaluators, func(id evaluatorKey, _ *forecastvalue.Evaluator) bool { return id.caller == caller && !requested[id] })
 	return nil
 }
 
@@ -118,12 +119,12 @@ func (e *entry) updateEvaluators(t *labelled, at, since time.Time, value float64
 		}
 
 		if f.ForecastDue(at) {
-			made, err := t.model.forecast(forecastvalue.ForecastWindows * f.Window())
+			prediction, err := t.model.forecast(forecastvalue.ForecastWindows * f.Window())
 			if err != nil {
-				made = forecast.Forecast{}
+				prediction = forecast.Forecast{}
 			}
 
-			f.SetForecast(made, at, price(id.caller))
+			f.SetForecast(prediction, at, price(id.caller))
 		}
 
 		f.Observe(at, value)

@@ -30,6 +30,7 @@ func (p *Predictor) Start(ctx context.Context) error {
 			next = checkpoint
 		}
 
+		// Whatever comes first: the next due entry, a new request or a read that ended.
 		timer := p.config.Clock.NewTimer(max(time.Millisecond, next.Sub(now)))
 		select {
 		case <-ctx.Done():
@@ -172,7 +173,7 @@ func (p *Predictor) startBatch(ctx context.Context, b batch) {
 // finishBatch records the outcome of a batch.
 func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 	now := p.config.Clock.Now()
-	own := err != nil && p.config.IsQueryError != nil && p.config.IsQueryError(err)
+	isQueryError := err != nil && p.config.IsQueryError != nil && p.config.IsQueryError(err)
 
 	if err != nil {
 		for _, e := range b.plans {
@@ -181,12 +182,12 @@ func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 	}
 
 	p.mu.Lock()
-	own = own || err != nil && p.reads.isExpensive(b, now)
+	isQueryError = isQueryError || err != nil && p.reads.isExpensive(b, now)
 	p.reads.releaseWorker(b)
 
 	for _, e := range b.plans {
 		e.running = false
-		p.config.reschedule(e, b.phase, err, own, now)
+		p.config.reschedule(e, b.phase, err, isQueryError, now)
 		e.failed = now
 
 		if err == nil {
@@ -198,9 +199,10 @@ func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 		p.reads.answered = now
 	}
 
+	// A query that the source refuses counts as an answer: the source itself works.
 	paused := p.reads.pauses
 	if b.phase != toLoad && !errors.Is(ctx.Err(), context.Canceled) {
-		if own {
+		if isQueryError {
 			p.reads.recordSource(nil, now)
 		} else {
 			p.reads.recordSource(err, now)
@@ -211,15 +213,15 @@ func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 	p.counts.add(b.phase, err)
 
 	if err != nil && paused == 0 && ctx.Err() == nil {
-		p.config.Log.Info("failed to read samples, forecasts continue from the last ones", "query", b.plans[0].plan.query.String(), "reason", err.Error())
+		p.config.Log.Error(err, "reading samples, forecasts continue from the last ones", "query", b.plans[0].plan.query.String())
 	}
 	p.wakeScheduler()
 }
 
 // reschedule sets the next read of an entry; mu is held.
-func (c *Config) reschedule(e *entry, was phase, err error, own bool, now time.Time) {
+func (c *Config) reschedule(e *entry, was phase, err error, isQueryError bool, now time.Time) {
 	switch {
-	case own:
+	case isQueryError:
 		e.failures++
 		e.due = now.Add(backoff(c.Refresh, lastRetry, e.failures))
 	case err != nil && e.plan.query.Expression != "": // Others probe the source first.
@@ -352,7 +354,7 @@ func (b *batch) split() []batch {
 	}
 
 	points := max(1, int(b.window.End.Sub(b.window.Start)/b.window.Step))
-	most := min(maxNames, max(1, maxPoints/points))
+	maxBatchNames := min(maxNames, max(1, maxPoints/points))
 	slices.SortFunc(b.plans, func(x, y *entry) int { return cmp.Compare(x.plan.query.Target.Name, y.plan.query.Target.Name) })
 
 	var out []batch
@@ -363,7 +365,8 @@ func (b *batch) split() []batch {
 			names++
 		}
 
-		if len(out) == 0 || fresh && names > most {
+		// A part ends between names only.
+		if len(out) == 0 || fresh && names > maxBatchNames {
 			out = append(out, batch{group: b.group, phase: b.phase, window: b.window})
 			names = 1
 		}

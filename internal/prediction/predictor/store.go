@@ -107,6 +107,7 @@ func (s *store) write(key Key, c checkpoint) error {
 		return fmt.Errorf("writing the checkpoint of %s: all checkpoints would have more than %d MiB", c.Query, s.maxBytes>>20)
 	}
 
+	// A rename replaces the old file at once.
 	part := s.file(key) + ".part"
 	if err := os.WriteFile(part, content, 0o600); err != nil {
 		return fmt.Errorf("writing the checkpoint of %s: %w", c.Query, err)
@@ -164,6 +165,7 @@ func (s *store) read(key Key) (checkpoint, error) {
 		return checkpoint{}, fmt.Errorf("%w: version %d is not %d", errCheckpoint, version, storeVersion)
 	}
 
+	// The version is compared before the checksum, because other versions may end differently.
 	body := content[:max(len(content)-trailerSize, 0)]
 	if len(body) < headerSize || crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(content[len(body):]) {
 		return checkpoint{}, fmt.Errorf("%w: the checksum differs", errCheckpoint)
@@ -229,7 +231,7 @@ func (s *store) newer() (int, error) {
 }
 
 // prune removes the files whose keys are not in known, except those of newer versions.
-func (s *store) prune(known map[string]bool) error {
+func (s *store) prune(requested map[string]bool) error {
 	files, err := os.ReadDir(s.dir)
 	if err != nil {
 		return fmt.Errorf("pruning checkpoints: %w", err)
@@ -239,7 +241,7 @@ func (s *store) prune(known map[string]bool) error {
 	for _, f := range files {
 		name := f.Name()
 		ours := strings.HasSuffix(name, ".ckpt") || strings.HasSuffix(name, ".ckpt.part")
-		if f.IsDir() || !ours || known[strings.TrimSuffix(name, storeSuffix)] && strings.HasSuffix(name, storeSuffix) || s.isNewer(name) {
+		if f.IsDir() || !ours || requested[strings.TrimSuffix(name, storeSuffix)] && strings.HasSuffix(name, storeSuffix) || s.isNewer(name) {
 			continue
 		}
 

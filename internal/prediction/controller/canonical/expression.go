@@ -93,7 +93,7 @@ func ordered(conditions string, named bool) string {
 		rest = strings.TrimPrefix(rest[end:], ",")
 	}
 
-	if slices.ContainsFunc(list, func(one string) bool { return !matcher.MatchString(one) }) {
+	if slices.ContainsFunc(list, func(condition string) bool { return !matcher.MatchString(condition) }) {
 		return "{" + conditions + "}"
 	}
 
