@@ -126,6 +126,7 @@ func SplitDays(ctx context.Context, key ContainerKey, s series.Series) iter.Seq2
 			midnight := s.Time(i).Truncate(24 * time.Hour).Add(24 * time.Hour)
 			next := min(len(s.Values), i+int((midnight.Sub(s.Time(i))+s.Step-1)/s.Step))
 
+			// Gaps at both ends of a day carry nothing and would only lengthen the chunk.
 			from := i
 			to := next
 			for from < to && series.IsGap(s.Values[from]) {

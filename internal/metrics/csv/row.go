@@ -44,6 +44,7 @@ func parseRow(line []byte) (r row, invalid bool, err error) {
 		return r, false, nil
 	}
 
+	// A value out of range is parsed as infinite, which becomes a gap below.
 	r.value, err = strconv.ParseFloat(text, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) || isHexadecimal(text) {
 		return row{}, false, fmt.Errorf("value %q is not a number", shorten(text))
@@ -95,6 +96,7 @@ func toGrid(rows []row) (s series.Series, replaced int, err error) {
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.ms, b.ms) })
 	step := commonStep(rows)
 
+	// The size is checked before anything is allocated: two distant timestamps could demand any amount of memory.
 	first := rows[0].ms
 	cells := (rows[len(rows)-1].ms-first+step/2)/step + 1
 	if cells > MaxCells {
@@ -125,7 +127,7 @@ func toGrid(rows []row) (s series.Series, replaced int, err error) {
 	return s, replaced, nil
 }
 
-// commonStep returns the most common time between neighbouring rows with different times, in milliseconds.
+// commonStep returns the most common time between neighboring rows with different times, in milliseconds.
 func commonStep(sorted []row) int64 {
 	count := map[int64]int{}
 	for i := 1; i < len(sorted); i++ {

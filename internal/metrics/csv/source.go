@@ -12,7 +12,7 @@
 //
 // # Irregular input
 //
-//   - The step of the series is the most common time between neighbouring rows, of equally common ones the smallest. A single row has a step
+//   - The step of the series is the most common time between neighboring rows, of equally common ones the smallest. A single row has a step
 //     of one minute.
 //   - Rows are sorted by time; of several rows with one time, or for one cell of the grid, the last wins. They are counted and accepted, as
 //     files are often joined from parts.
@@ -278,6 +278,7 @@ func Read(r io.Reader, name string) (File, error) {
 		rows = append(rows, r)
 	}
 
+	// The scanner stops before the line that it cannot read, which is the one after the last number.
 	if err := lines.Err(); err != nil {
 		if errors.Is(err, bufio.ErrTooLong) {
 			err = fmt.Errorf("a line of more than %d bytes", maxLine)

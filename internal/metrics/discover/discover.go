@@ -90,6 +90,7 @@ func (f *Finder) Find(ctx context.Context) ([]Candidate, error) {
 			}
 		}
 
+		// The list is read page by page; a cluster may have thousands of services.
 		if options.Continue = list.Continue; options.Continue == "" {
 			break
 		}
@@ -149,6 +150,7 @@ func ParseServiceAddress(text string) (ServiceAddress, error) {
 		return ServiceAddress{}, wrong
 	}
 
+	// A path that climbs could leave the proxy of the service at the API server.
 	c := ServiceAddress{Namespace: namespace, Name: name}
 	if path = strings.TrimSuffix(path, "/"); withPath && path != "" {
 		if slices.Contains(strings.Split(path, "/"), "..") {
@@ -173,7 +175,7 @@ func ParseServiceAddress(text string) (ServiceAddress, error) {
 // ErrNoPort means that a service lacks the requested port or has no port.
 var ErrNoPort = errors.New("no such port")
 
-// Resolve reads a service that the user specified. A missing port or path is the default of the recognised kind of server.
+// Resolve reads a service that the user specified. A missing port or path is the default of the recognized kind of server.
 func (f *Finder) Resolve(ctx context.Context, choice ServiceAddress) (Candidate, error) {
 	s, err := f.services.Services(choice.Namespace).Get(ctx, choice.Name, metav1.GetOptions{})
 	if err != nil {
@@ -184,6 +186,7 @@ func (f *Finder) Resolve(ctx context.Context, choice ServiceAddress) (Candidate,
 		return Candidate{}, fmt.Errorf("service %s/%s: %w", choice.Namespace, choice.Name, ErrNoPort)
 	}
 
+	// A service of an unknown kind is used as well: the user chose it.
 	kinds := serverKinds()
 	k := serverKind{}
 	if i := serverKindIndex(s, kinds); i >= 0 {

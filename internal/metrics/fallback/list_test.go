@@ -200,12 +200,12 @@ func TestNoAnswer(t *testing.T) {
 		t.Errorf("after a consumer that stops early: %d failure series and %d requests to b, want 0 and 0", n, b.asked)
 	}
 
-	cancelled, cancel := context.WithCancel(t.Context())
+	canceledCtx, cancel := context.WithCancel(t.Context())
 	cancel()
 
 	second := &history{name: "b", chunks: 1}
 	f = list(Source{"a", (&history{err: errDown}).capabilities()}, Source{"b", second.capabilities()})
-	if err := errorOf(f.Usage(cancelled, metrics.UsageRequest{})); err == nil || second.asked != 0 {
+	if err := errorOf(f.Usage(canceledCtx, metrics.UsageRequest{})); err == nil || second.asked != 0 {
 		t.Errorf("Usage with a canceled context: error %v after %d requests to the second source, want an error and 0", err, second.asked)
 	}
 }

@@ -64,6 +64,7 @@ func checkLimits(data []byte) error {
 			return protowire.ParseError(n)
 		}
 
+		// Only field 1 holds series; unknown fields are skipped, as protobuf does.
 		data = data[n:]
 		if number != 1 {
 			continue

@@ -296,6 +296,7 @@ func (s *Source) CurrentUsage(ctx context.Context, resource metrics.UsageKind, n
 				return
 			}
 
+			// Only the last sample of each series is current.
 			for i, timeSeries := range list {
 				samples := timeSeries.GetSamples()
 				if len(samples) == 0 || !isValid(samples[len(samples)-1].GetValue()) {

@@ -53,6 +53,7 @@ func (s *Source) CurrentUsage(ctx context.Context, resource metrics.UsageKind, n
 			return
 		}
 
+		// One request lists one namespace or all.
 		if len(namespaces) == 0 {
 			namespaces = []string{metav1.NamespaceAll}
 		}

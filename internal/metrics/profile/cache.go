@@ -102,6 +102,8 @@ func (c *Cache) open(ctx context.Context, source metrics.DayReader, grouped, rea
 		return nil
 	}
 
+	// An address may be reused by another server. A directory is of this one if the server has more than half of the pods of its
+	// fingerprint.
 	for _, e := range entries {
 		w, ok := readFingerprint(filepath.Join(s.root, e.Name(), fingerprintFile))
 		if !e.IsDir() || !ok {
@@ -269,6 +271,7 @@ func (s *serverCache) write(d *dayUsage, req metrics.UsageRequest) error {
 		return err
 	}
 
+	// The newest complete day identifies the server best, since old samples are the first to be deleted.
 	if len(d.pods) == 0 || d.day < s.newest {
 		return nil
 	}

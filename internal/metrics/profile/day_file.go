@@ -114,6 +114,7 @@ func decodeDay(raw []byte, expected dayHeader, namespaces []string) (days []cont
 		return nil, nil, fmt.Errorf("%w: the checksum does not match", errInvalidFile)
 	}
 
+	// The file must be of the expected source and day: its name alone proves nothing, as files may be renamed or copied.
 	r := &fileReader{rest: body[len(dayFileMagic):]}
 	header := appendHeader(nil, expected)
 	if !bytes.HasPrefix(r.rest, header) {
@@ -163,6 +164,7 @@ func decodeSection(section []byte, namespace string, day series.Day) (days []con
 			return nil, fmt.Errorf("%w: container %s of %s %s/%s: %w", errInvalidFile, name, kind, namespace, owner, err)
 		}
 
+		// A file covers one day, so a profile of another day means a damaged file.
 		for _, d := range profile.Days() {
 			if d.Day != day {
 				return nil, fmt.Errorf("%w: container %s of %s %s/%s: a profile of %v", errInvalidFile, name, kind, namespace, owner, d.Day)

@@ -127,6 +127,7 @@ func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, 
 			return fmt.Errorf("usage of %v after usage of %v: the source does not read day by day", day, open.day)
 		}
 
+		// Chunks come day by day, so a later one completes the earlier days, including those without usage.
 		for open.day < day {
 			r.finishDay(req, open)
 			open = newDayUsage(open.day+1, r.usage.reaction)
@@ -137,6 +138,7 @@ func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, 
 		if included {
 			r.usage.totals.add(key.identity, c, req.Resource)
 		}
+		// With a cache, workloads that were not requested are kept too: a later run may request them.
 		if included || r.cache != nil {
 			open.add(key, c, req.Resource)
 		}

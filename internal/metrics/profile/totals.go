@@ -49,6 +49,7 @@ func (t *totals) add(id identity, c metrics.Chunk, resource metrics.UsageKind) {
 		return
 	}
 
+	// Cells start as gaps: without samples, usage is unknown and not 0.
 	cells := resourceTotals[id]
 	if cells == nil {
 		cells = make([]float32, t.cells)

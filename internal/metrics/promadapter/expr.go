@@ -58,6 +58,7 @@ func (r *Rules) CustomExpr(l *Listing, metric string, o Objects, matchers []prom
 
 	label, _ = rule.labels.labelIn(o.Group, resource)
 	namespace, hasNamespace := rule.labels.label(namespaceLabel)
+	// A request in a namespace must not read the values of another one.
 	switch {
 	case o.Namespace == "":
 	case !hasNamespace:
@@ -66,6 +67,7 @@ func (r *Rules) CustomExpr(l *Listing, metric string, o Objects, matchers []prom
 		return "", "", true, fmt.Errorf("a request in namespace %s reads no metrics of other namespaces", o.Namespace)
 	}
 
+	// Where the objects are namespaces, the condition on the namespace already selects them.
 	c := rule.labels.conditions(MetricQuery{Namespace: o.Namespace, Matchers: matchers}, o.Namespace != "", r.extra)
 	if o.Namespace == "" || label != namespace {
 		c.request = append(c.request, oneOf(label, o.Names))

@@ -34,6 +34,7 @@ func (r *Rules) List(ctx context.Context, before *Listing, ask func(ctx context.
 				err = fmt.Errorf("seriesQuery finds %d series names, more than %d", len(names), maxSeries)
 			}
 
+			// A query that fails keeps the earlier names of its rule: metrics do not vanish with one failure.
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s[%d]: %w", what, i, err))
 				if len(previous) == len(rules) {

@@ -133,9 +133,10 @@ func Parse(data []byte, extra []prometheus.Matcher) (*Rules, error) {
 
 	out := &Rules{resource: map[string]resourceRule{}, extra: extra}
 	invalid := &InvalidRulesError{Counts: map[string]int{}}
+	// All invalid rules are collected, so that the user sees them in one run.
 	list := func(name string, configs []ruleConfig, parsed *[]rule) {
-		for i, config := range configs {
-			r, err := newRule(config, extra)
+		for i, definition := range configs {
+			r, err := newRule(definition, extra)
 			if err != nil {
 				invalid.add(name, fmt.Sprintf("%s[%d]", name, i), err)
 				continue
@@ -149,12 +150,12 @@ func Parse(data []byte, extra []prometheus.Matcher) (*Rules, error) {
 	list(listExternalRules, c.ExternalRules, &out.external)
 
 	if c.ResourceRules != nil {
-		for name, config := range map[string]resourceConfig{"cpu": c.ResourceRules.CPU, "memory": c.ResourceRules.Memory} {
-			if config.ContainerQuery == "" {
+		for name, definition := range map[string]resourceConfig{"cpu": c.ResourceRules.CPU, "memory": c.ResourceRules.Memory} {
+			if definition.ContainerQuery == "" {
 				continue
 			}
 
-			r, err := newResourceRule(config)
+			r, err := newResourceRule(definition)
 			if err != nil {
 				invalid.add(listResourceRules, listResourceRules+"."+name, err)
 				continue
@@ -178,6 +179,7 @@ func newRule(c ruleConfig, extra []prometheus.Matcher) (rule, error) {
 		return rule{}, err
 	}
 
+	// Filters apply to the names of the series that the server lists.
 	r.listSelector = listingExpr(c.SeriesQuery, extra)
 	for i, f := range c.SeriesFilters {
 		nameFilter := filter{want: f.Is != ""}

@@ -200,6 +200,7 @@ func checkVerbatim(m prometheus.Matcher) error {
 // executeTemplate returns the query of a template.
 func executeTemplate(t *template.Template, series string, c conditions, groupLabels ...string) (string, error) {
 	var parts []string
+	// Values that a request supplies are checked first: a template may place them outside of quotes.
 	for _, m := range slices.Concat(c.namespace, c.request) {
 		if err := checkVerbatim(m); err != nil {
 			return "", err
@@ -222,6 +223,7 @@ func executeTemplate(t *template.Template, series string, c conditions, groupLab
 		GroupBySlice:      groupLabels,
 	}
 
+	// A value in an expression outside of a string must be a number, or it could change the query.
 	for _, m := range c.request {
 		if unquotedValue.MatchString(m.Value) {
 			continue

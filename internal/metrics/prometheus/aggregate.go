@@ -72,6 +72,7 @@ func (a *aggregateReader) NodeUsage(ctx context.Context, req metrics.NodesReques
 			return nil, err
 		}
 
+		// Usage is what the idle counter leaves of each CPU; a node has one such counter per CPU.
 		window := openRange(planGrid(cpuMetric, scrape, req.Window.Step).window)
 		idle := func(more ...Matcher) string {
 			matchers := append([]Matcher{{Label: "mode", Op: "=", Value: "idle"}}, more...)
@@ -153,6 +154,7 @@ func (x expressions) ownedPods(in Matcher, req metrics.WorkloadsRequest) string 
 	names := OneOf("owner_name", req.Names)
 	direct := fmt.Sprintf(`max by (namespace, pod, workload) (label_replace(%s, "workload", "$1", "owner_name", "(.*)"))`, ownedBy(req.Kind, names))
 
+	// The pods of a Deployment or CronJob belong to it through an object in between.
 	through := func(kind, metric, label string) string {
 		upper := x.selector(metric, in, Matcher{Label: "owner_kind", Op: "=", Value: req.Kind}, names)
 		return fmt.Sprintf(`max by (namespace, pod, workload) (label_replace(%s, "%s", "$1", "owner_name", "(.*)") `+
@@ -171,6 +173,7 @@ func (x expressions) ownedPods(in Matcher, req metrics.WorkloadsRequest) string 
 		return direct
 	}
 
+	// A custom kind may own pods directly or through either.
 	return fmt.Sprintf("(%s or %s or %s)", direct, replicaSets, jobs)
 }
 

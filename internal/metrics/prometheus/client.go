@@ -54,6 +54,7 @@ func newClient(cfg Config) (*client, error) {
 		return nil, err
 	}
 
+	// Credentials in the address move to the configuration: the base URL is shown in errors.
 	if user := base.User; user != nil {
 		base.User = nil
 		if cfg.Username == "" && cfg.BearerToken == "" && cfg.BearerTokenFile == "" {
@@ -121,6 +122,7 @@ func (c *client) call(ctx context.Context, r request, read func(io.Reader) error
 			return &interruptedError{c.base.Redacted(), context.Cause(ctx)}
 		}
 
+		// Errors that another attempt cannot cure end the request, as does a server that asks for a long pause.
 		var failure *Error
 		if !errors.As(err, &failure) || !failure.retryable() || failure.RetryAfter > longestAdvice {
 			return err
@@ -130,6 +132,7 @@ func (c *client) call(ctx context.Context, r request, read func(io.Reader) error
 			return fmt.Errorf("after %d attempts: %w", attempt, err)
 		}
 
+		// Jitter spreads the attempts of clients that failed together.
 		pause := max(failure.RetryAfter, delay/2+time.Duration(c.cfg.Jitter()*float64(delay/2)))
 		if err := c.wait(ctx, pause); err != nil {
 			return &interruptedError{c.base.Redacted(), err}
@@ -168,6 +171,7 @@ func (c *client) send(ctx context.Context, method string, r request, read func(i
 		return err
 	}
 
+	// Requests that fail count as well, with the bytes that were read.
 	var body *bodyReader
 	defer func() {
 		c.count(func(s *metrics.Stats) {
@@ -219,6 +223,7 @@ func (c *client) build(ctx context.Context, method string, r request) (*http.Req
 		values.Set(name, value)
 	}
 
+	// The parameters of the request come last, so that configured ones cannot replace them.
 	maps.Copy(values, r.params)
 	var body io.Reader
 	if method == http.MethodPost {
@@ -316,10 +321,11 @@ func (c *client) noteAnswer(a answer) {
 // query or a hostile server.
 const maxAnswer = 4
 
-// query sends a query and passes the series of the response to into. resultType is the expected type of result: vector or matrix.
+// query sends a query and passes the series of the response to sink. resultType is the expected type of result: vector or matrix.
 func (c *client) query(ctx context.Context, endpoint string, params url.Values, resultType string, sink collector) error {
 	limit := maxAnswer * int64(c.cfg.MaxSamples)
 	return c.call(ctx, request{endpoint: endpoint, params: params}, func(r io.Reader) error {
+		// An earlier attempt may have broken off after some series.
 		sink.reset()
 		d := &decoder{s: newScanner(r), limit: limit, sink: sink}
 		if err := d.decode(); err != nil {

@@ -194,6 +194,7 @@ func (d *decoder) element() error {
 		return err
 	}
 
+	// A scalar or string is a pair of plain values; the caller rejects it once the type of the result is known.
 	if c != '{' && !d.labelSets {
 		d.answer.plain = true
 		return d.s.skip(1)
@@ -218,6 +219,7 @@ func (d *decoder) element() error {
 		return err
 	}
 
+	// Labels are built at the end, as the arena may move while it grows.
 	d.labels = d.labels[:0]
 	for _, sp := range d.spans {
 		d.labels = append(d.labels, label{name: d.arena[sp.from:sp.mid], value: d.arena[sp.mid:sp.to]})
@@ -246,6 +248,7 @@ func (d *decoder) series() error {
 		case "value":
 			err = d.pair()
 
+		// A native histogram has no single value and counts as an invalid sample.
 		case "histogram":
 			d.answer.histograms++
 			err = d.s.skip(0)
@@ -341,6 +344,7 @@ func (d *decoder) pair() error {
 		return errTooMany
 	}
 
+	// Nearly all pairs are complete in the buffer and have the common form; the rest is the general case.
 	if p, ok := s.fastPair(); ok {
 		d.points = append(d.points, p)
 		return nil

@@ -222,6 +222,7 @@ func (c *client) readError(ctx, timeoutCtx context.Context, safeURL string, err 
 	switch {
 	case err == nil:
 		return nil
+	// An error that the body reports lacks only the URL.
 	case errors.As(err, &failure):
 		failure.URL = safeURL
 		return failure

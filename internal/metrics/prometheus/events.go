@@ -61,6 +61,7 @@ func (e *eventReader) OOMKills(ctx context.Context, w metrics.Window, namespaces
 			return
 		}
 
+		// One query covers one day, which keeps its result small.
 		for from.Before(to) {
 			end := from.Truncate(day).Add(day)
 			if end.After(to) {
@@ -156,6 +157,7 @@ func (e *eventReader) Heaps(ctx context.Context, w metrics.Window, namespaces []
 			return
 		}
 
+		// Owners are read only in namespaces with heaps, which may be few.
 		var withHeap []string
 		for key := range found {
 			withHeap = append(withHeap, key.namespace)
@@ -186,15 +188,16 @@ func (e *eventReader) Heaps(ctx context.Context, w metrics.Window, namespaces []
 func (e *eventReader) heapSizes(ctx context.Context, w metrics.Window, in scope) (map[rowKey]metrics.Heap, error) {
 	found := map[rowKey]metrics.Heap{}
 	err := e.eachBatch(ctx, in, func(matchers []Matcher) error {
-		labelled := append([]Matcher{{Label: "container", Op: "!=", Value: ""}, {Label: "pod", Op: "!=", Value: ""}}, matchers...)
-		heap := append(slices.Clone(labelled), Matcher{Label: "area", Op: "=", Value: "heap"})
+		labeled := append([]Matcher{{Label: "container", Op: "!=", Value: ""}, {Label: "pod", Op: "!=", Value: ""}}, matchers...)
+		heap := append(slices.Clone(labeled), Matcher{Label: "area", Op: "=", Value: "heap"})
 
 		live, err := e.Instant(ctx, fmt.Sprintf("%s (max_over_time(%s[%s]))",
-			byContainerLabels, e.expr.selector(heapLiveMetric, labelled...), promDuration(w.End.Sub(w.Start))), w.End)
+			byContainerLabels, e.expr.selector(heapLiveMetric, labeled...), promDuration(w.End.Sub(w.Start))), w.End)
 		if err != nil {
 			return err
 		}
 
+		// The maximum of a heap is the sum over its pools; a pool without a limit exports -1.
 		limits, err := e.Instant(ctx, fmt.Sprintf("%s (sum by (namespace, pod, container, instance, job) (last_over_time(%s[%s]) > 0))",
 			byContainerLabels, e.expr.selector(heapMaxMetric, heap...), promDuration(day)), w.End)
 		if err != nil {

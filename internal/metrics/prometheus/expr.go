@@ -214,6 +214,7 @@ func ParseMatchers(text string) ([]Matcher, error) {
 				return nil, fmt.Errorf("label %s: value %s: %w", m.Label, quoted, err)
 			}
 
+			// A quoted value ends at its quote, so that it may contain commas.
 			rest = strings.TrimLeft(rest[len(quoted):], " ")
 			if rest != "" && rest[0] != ',' {
 				return nil, fmt.Errorf("label %s: %q after the value: expected a comma", m.Label, rest)

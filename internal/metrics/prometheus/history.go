@@ -48,6 +48,7 @@ func (h *historyReader) Usage(ctx context.Context, req metrics.UsageRequest) ite
 				return
 			}
 
+			// The owners of a day come before its tables.
 			if part.owners != nil {
 				owners = part.owners
 			}

@@ -103,6 +103,7 @@ func (t *ClusterState) readInventory(ctx context.Context) (*inventory, error) {
 		matchers            []Matcher
 		add                 func(metrics.Sample)
 	}{
+		// Pods that have ended are read first: their containers and amounts are skipped.
 		{phaseMetric, "namespace, pod, phase", []Matcher{{Label: "phase", Op: "=~", Value: "Succeeded|Failed"}}, inv.addEnded},
 		{containerInfoMetric, "namespace, pod, container", nil, func(s metrics.Sample) { inv.addContainer(workload.App, s) }},
 		{initContainerInfoMetric, "namespace, pod, container, restart_policy", nil, func(s metrics.Sample) { inv.addContainer(workload.Init, s) }},
@@ -203,6 +204,7 @@ func (v *inventory) addAmount(role workload.Role, limit bool, s metrics.Sample) 
 		return
 	}
 
+	// The requests of each pod determine its cost; the counts of amounts below show the size of most pods of the workload.
 	if !limit {
 		v.requests++
 		amounts := pod.requests[s.Labels["container"]]
@@ -214,6 +216,7 @@ func (v *inventory) addAmount(role workload.Role, limit bool, s metrics.Sample) 
 		return
 	}
 
+	// CPU is counted in thousandths of a core, so that amounts are integers.
 	if resource == "cpu" {
 		value *= 1000
 	}

@@ -33,6 +33,7 @@ func ownerFromName(namespace, pod string) workload.Ref {
 		return newRef(namespace, "Pod", pod)
 	}
 
+	// Two generated parts: a CronJob names its Jobs by the minute, and a Deployment its ReplicaSets by a hash.
 	owner, middle, ok := cutLast(base)
 	switch {
 	case !ok:

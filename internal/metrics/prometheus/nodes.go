@@ -116,6 +116,7 @@ func (t *ClusterState) nodeSizes(ctx context.Context, inv *inventory, byName nod
 			return nil
 		}
 
+		// The allocatable amounts come next; the user should learn why prices are lower.
 		if metric == capacityMetric {
 			t.addMissing(capacityMetric + ": the sizes of nodes come from " + allocatableMetric + ", without the part that is reserved for the system")
 		}
@@ -132,6 +133,7 @@ func (t *ClusterState) nodeLabels(ctx context.Context, inv *inventory, keys []st
 		return fmt.Errorf("labels of nodes: %w", err)
 	}
 
+	// kube-state-metrics replaces characters that label names of Prometheus cannot have, so several keys may share a name.
 	exported := map[string][]string{}
 	invalid := regexp.MustCompile(`[^a-zA-Z0-9_]`)
 	for _, key := range keys {
@@ -139,7 +141,7 @@ func (t *ClusterState) nodeLabels(ctx context.Context, inv *inventory, keys []st
 		exported[name] = append(exported[name], key)
 	}
 
-	labelled := map[string]bool{}
+	labeled := map[string]bool{}
 	for _, sample := range list {
 		n := byName[sample.Labels["node"]]
 		if n == nil {
@@ -151,14 +153,14 @@ func (t *ClusterState) nodeLabels(ctx context.Context, inv *inventory, keys []st
 				continue
 			}
 
-			labelled[n.Name] = true
+			labeled[n.Name] = true
 			for _, key := range exported[label] {
 				n.Labels[key] = value
 			}
 		}
 	}
 
-	if without := len(byName) - len(labelled); without > 0 && len(keys) > 0 {
+	if without := len(byName) - len(labeled); without > 0 && len(keys) > 0 {
 		t.addMissing(fmt.Sprintf("%s: the labels of %d of %d nodes are not known, so these have the price of nodes without labels; "+
 			"start kube-state-metrics with --metric-labels-allowlist=nodes=[*]", nodeLabelsMetric, without, len(byName)))
 	}

@@ -51,6 +51,7 @@ func (u usageQuery) split(step time.Duration, bySeries bool) (halves []usageQuer
 		endings = nameEndings
 	}
 
+	// Namespaces are halved first: the halves then select different series.
 	switch {
 	case len(u.namespaces) > 1:
 		n := len(u.namespaces) / 2
@@ -134,6 +135,7 @@ func planDay(namespaces []string, from time.Time, cellCount int, step time.Durat
 
 	for _, ns := range namespaces {
 		n := est.samples(ns, from, cellCount, step)
+		// Small namespaces share a query until it would have too many samples or too long a matcher.
 		if sum+n > cfg.MaxSamples || length+len(ns)+1 > maxMatcher {
 			flush()
 		}
@@ -196,6 +198,7 @@ func (d *intervalDetector) scrapeInterval(ctx context.Context, metric string, at
 		return value, true, nil
 	}
 
+	// A day is tried where the last hour has no samples.
 	for _, window := range []time.Duration{time.Hour, day} {
 		value, err := d.measure(ctx, metric, at, window)
 		if err != nil {
@@ -206,6 +209,7 @@ func (d *intervalDetector) scrapeInterval(ctx context.Context, metric string, at
 			continue
 		}
 
+		// A longer interval of earlier days wins, or rates of these days would be lost.
 		if value, err = d.longestRecent(ctx, metric, at, value); err != nil {
 			return 0, false, fmt.Errorf("finding the scrape interval of earlier days: %w", err)
 		}
@@ -270,7 +274,7 @@ func (d *intervalDetector) measure(ctx context.Context, metric string, at time.T
 	return raw.median(), nil
 }
 
-// distances collects the times between neighbouring samples, in milliseconds.
+// distances collects the times between neighboring samples, in milliseconds.
 type distances struct{ ms []int64 }
 
 func (d *distances) reset() { d.ms = d.ms[:0] }

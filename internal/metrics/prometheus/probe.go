@@ -138,6 +138,7 @@ func (p *prober) countSeries(ctx context.Context, r *metrics.SourceReport, at ti
 		return fmt.Errorf("probing which metrics there are: %w", err)
 	}
 
+	// The query returns one row a metric, and one with a label of its own for renamed labels.
 	for _, c := range counts {
 		if i := slices.Index(names, c.Labels["__name__"]); i >= 0 {
 			r.Metrics[i].Series = int(c.Value)
@@ -240,6 +241,8 @@ func (p *prober) firstPoint(ctx context.Context, query string, w metrics.Window)
 func (p *prober) warnings(r metrics.SourceReport, now time.Time) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+
+	// Where all metrics are missing, the cause is the source, and a list of metrics would hide it.
 	if len(r.Missing()) == len(r.Metrics) {
 		if m := p.expr.extra; len(m) > 0 {
 			add("no metric that Crane reads has a series with %s: check the extra labels", selector("", m...))
@@ -255,7 +258,7 @@ func (p *prober) warnings(r metrics.SourceReport, now time.Time) []string {
 	}
 
 	if r.ClockSkew.Abs() > maxClockSkew {
-		add("the server's clock differs from ours by %v: recent samples may be cut off; synchronise the clocks", r.ClockSkew.Round(time.Second))
+		add("the server's clock differs from ours by %v: recent samples may be cut off; synchronize the clocks", r.ClockSkew.Round(time.Second))
 	}
 	if age := now.Sub(r.Newest); !r.Newest.IsZero() && age > probeFine {
 		add("the newest container sample is %v old: is the cluster still scraped?", age.Round(time.Minute))

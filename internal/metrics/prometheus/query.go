@@ -118,6 +118,7 @@ func (q *queries) readShard(ctx context.Context, query string, all *grid, from, 
 
 	params := rangeParams(query, all.at(from), all.at(from+n-1), all.step)
 	err := q.client.query(ctx, rangePath, params, "matrix", part)
+	// The samples of the failed query are dropped; each half starts a shard of its own.
 	if isTooLarge(err) && n > 1 {
 		q.client.count(func(s *metrics.Stats) { s.Splits++ })
 		if err := q.readShard(ctx, query, all, from, n/2); err != nil {

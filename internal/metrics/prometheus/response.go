@@ -65,6 +65,7 @@ func checkResponse(resp *http.Response, body io.Reader, safeURL string) error {
 		}
 
 		e.Advice = "use the target address; a log-in page means that credentials are missing"
+		// Queries of the target may contain tokens of a log-in.
 		if to, err := resp.Location(); err == nil {
 			to.RawQuery, to.Fragment = "", ""
 			e.Message = "redirected to " + to.Redacted()
@@ -131,6 +132,7 @@ func readFailure(resp *http.Response, body io.Reader) (errorType, message string
 		return failure.ErrorType, sanitize(failure.Error)
 	}
 
+	// Proxies answer with a page or plain text.
 	text := string(raw)
 	if _, after, ok := strings.Cut(text, "<title>"); ok {
 		text, _, _ = strings.Cut(after, "</title>")

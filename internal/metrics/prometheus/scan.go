@@ -183,6 +183,7 @@ func (s *scanner) str(dst []byte) ([]byte, error) {
 			}
 		}
 
+		// Most of a string is copied in one piece: up to its end, an escape or the end of the buffer.
 		i := s.pos
 		for i < s.end && s.buf[i] != '"' && s.buf[i] != '\\' && s.buf[i] >= ' ' {
 			i++
@@ -270,6 +271,7 @@ func (s *scanner) unicode(dst []byte) ([]byte, error) {
 			return dst, err
 		}
 
+		// Without a second half, the first becomes the replacement character, and the other may begin a pair of its own.
 		if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
 			return utf8.AppendRune(dst, pair), nil
 		}
@@ -330,6 +332,7 @@ func (s *scanner) token(dst []byte) ([]byte, error) {
 			}
 		}
 
+		// A number may continue beyond the buffer; the bound stops one without an end.
 		if len(dst)-start > maxNumber {
 			return dst, s.bad("a number of more than %d digits", maxNumber)
 		}

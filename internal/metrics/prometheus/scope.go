@@ -85,6 +85,7 @@ func (q *queries) eachBatch(ctx context.Context, in scope, run func(matchers []M
 		}
 
 		err := run([]Matcher{OneOf("namespace", batch)})
+		// A batch that is too large is replaced by its halves, which run next.
 		if n := len(batch); isTooLarge(err) && n > 1 {
 			q.client.count(func(s *metrics.Stats) { s.Splits++ })
 			batches = append([][]string{batch[:n/2], batch[n/2:]}, batches...)

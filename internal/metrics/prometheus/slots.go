@@ -33,6 +33,7 @@ func (s *slots) acquire(ctx context.Context) (release func(), err error) {
 	yields := metrics.Yields(ctx)
 	isLate := false
 
+	// Yielding requests wait for others, though not forever.
 	var late <-chan time.Time
 	if yields {
 		timer := time.NewTimer(longestYield)

@@ -131,6 +131,7 @@ func (t *ClusterState) Autoscalers(ctx context.Context) ([]metrics.Autoscaler, e
 		return nil, nil
 	}
 
+	// Names are joined to their workloads here, since the metric of the targets lacks them.
 	targets := map[objectName]workload.Ref{}
 	for _, i := range infos {
 		l := i.Labels

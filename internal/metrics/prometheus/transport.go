@@ -57,6 +57,7 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 		return nil, fmt.Errorf("prometheus configuration: %w", err)
 	}
 
+	// The dialer is our own so that the keep-alive can be configured.
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: cfg.KeepAlive}
 	rt, err := promconfig.NewRoundTripperFromConfig(stack, "crane",
 		promconfig.WithDialContextFunc(func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -36,6 +36,7 @@ type usageJob = func(context.Context) (usagePart, error)
 func (r *usageRead) jobs(queries []usageQuery) []usageJob {
 	jobs := make([]usageJob, 0, len(queries)+len(queries)/2)
 	var today time.Time
+	// The first query of a day is preceded by a job that reads the owners until the end of the last query of that day.
 	for i, q := range queries {
 		if d := q.from.Truncate(day); d != today {
 			today = d
@@ -89,6 +90,7 @@ func (r *usageRead) readTables(ctx context.Context, q usageQuery) ([]*table, err
 		return []*table{t}, nil
 	}
 
+	// A limit on series is met by fewer series, one on samples by less time.
 	halves, ok := q.split(step, isSeriesLimit(err))
 	if !isTooLarge(err) || !ok {
 		return nil, err
@@ -150,6 +152,7 @@ func (t *table) add(labels []label, points []point) error {
 	t.seen[key] = true
 	first := t.cells.n
 	last := -1
+	// Invalid samples become gaps, and the row shrinks to its valid ones.
 	for i := range points {
 		cell, ok := t.cells.index(points[i].ms)
 		if v := points[i].value; !ok || !(v >= 0) || math.IsInf(v, 1) {

@@ -113,6 +113,7 @@ func (p *Options) Complete() []string {
 		warnings = append(warnings, "--prometheus-header is visible in the list of processes: use --prometheus-headers-file for headers with credentials")
 	}
 
+	// A token in the environment comes before a user name; a server accepts one method.
 	if p.Username == "" && p.BearerToken == "" && p.BearerTokenFile == "" {
 		p.BearerToken = os.Getenv(envToken)
 		if p.BearerToken == "" {
@@ -214,10 +215,11 @@ func (p Options) Config() (prometheus.Config, error) {
 	cfg.Address = p.Address
 	cfg.Username = p.Username
 	cfg.Password = p.Password
-
 	cfg.PasswordFile = p.PasswordFile
-	cfg.BearerToken, cfg.BearerTokenFile = p.BearerToken, p.BearerTokenFile
+	cfg.BearerToken = p.BearerToken
+	cfg.BearerTokenFile = p.BearerTokenFile
 	cfg.HeadersFile = p.HeadersFile
+
 	for _, text := range p.Headers {
 		name, value, err := prometheus.ParseHeader(text)
 		if err != nil {
@@ -237,8 +239,10 @@ func (p Options) Config() (prometheus.Config, error) {
 		InsecureSkipVerify: p.InsecureSkipVerify,
 	}
 
-	cfg.Concurrency, cfg.MaxPoints = p.Concurrency, p.MaxPoints
-	cfg.Timeout, cfg.KeepAlive = p.Timeout, p.KeepAlive
+	cfg.Concurrency = p.Concurrency
+	cfg.MaxPoints = p.MaxPoints
+	cfg.Timeout = p.Timeout
+	cfg.KeepAlive = p.KeepAlive
 	cfg.Matchers = matchers
 
 	return cfg, nil
