@@ -28,7 +28,7 @@ func TestBrowserArgumentsHaveNoToken(t *testing.T) {
 	arguments := filepath.Join(bin, "arguments")
 
 	script := "#!/bin/sh\necho \"$@\" > " + arguments + ".new && mv " + arguments + ".new " + arguments + "\n"
-	if err := os.WriteFile(filepath.Join(bin, "xdg-open"), []byte(script), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(bin, "xdg-open"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 
@@ -101,7 +101,7 @@ func waitUntil(t *testing.T, what string, holds func() bool) {
 			return
 		}
 
-		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // waits for a process
+		time.Sleep(20 * time.Millisecond)
 	}
 
 	t.Fatalf("waited 10s, want %s", what)

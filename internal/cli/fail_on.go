@@ -74,17 +74,17 @@ func (f failRule) violation(s resourceSize) string {
 
 	const noise = 1e-9 // 1.3/1 - 1 is a little more than 0.3.
 	change := 0.0
-	comparable := s.current > 0 && s.target > 0
-	if comparable {
+	isComparable := s.current > 0 && s.target > 0
+	if isComparable {
 		change = s.current/s.target - 1
 	}
 
 	switch {
 	case f.finding == onlyMissing && s.current <= 0:
 		return fmt.Sprintf("%s has no request, %s is recommended", s.resource, s.format(s.target))
-	case f.finding == onlyOver && comparable && change > f.share+noise:
+	case f.finding == onlyOver && isComparable && change > f.share+noise:
 		return fmt.Sprintf("%s request %s is %.0f%% above the recommendation %s", s.resource, s.format(s.current), change*100, s.format(s.target))
-	case f.finding == onlyUnder && comparable && -change > f.share+noise:
+	case f.finding == onlyUnder && isComparable && -change > f.share+noise:
 		return fmt.Sprintf("%s request %s is %.0f%% below the recommendation %s", s.resource, s.format(s.current), -change*100, s.format(s.target))
 	}
 

@@ -247,15 +247,15 @@ func filterContainers(it sizereport.Item, keep func(rightsize.Recommendation) bo
 // hasFinding reports whether one of the findings applies to a resource of the container.
 func (r *report) hasFinding(c rightsize.Recommendation, only []string) bool {
 	for _, s := range r.resourceSizes(c) {
-		difference, comparable := s.reduction()
+		difference, isComparable := s.reduction()
 		for _, finding := range only {
 			switch finding {
 			case onlyOver:
-				if comparable && difference > 0 {
+				if isComparable && difference > 0 {
 					return true
 				}
 			case onlyUnder:
-				if comparable && difference < 0 {
+				if isComparable && difference < 0 {
 					return true
 				}
 
@@ -298,7 +298,7 @@ func (r *report) requestReduction(it sizereport.Item, name string) float64 {
 				continue
 			}
 
-			if difference, comparable := s.reduction(); comparable {
+			if difference, isComparable := s.reduction(); isComparable {
 				sum += difference * float64(it.Workload.Replicas)
 			} else if r.FromFiles() {
 				sum += s.target

@@ -125,7 +125,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		reader := bufio.NewReader(c)
 
 		return func(patience time.Duration) bool {
-			_ = c.SetReadDeadline(time.Now().Add(patience)) //nolint:forbidigo // a real connection
+			_ = c.SetReadDeadline(time.Now().Add(patience))
 			line, err := reader.ReadString('\n')
 			return err == nil && strings.Contains(line, "200")
 		}, func() { _ = c.Close() }

@@ -224,7 +224,7 @@ func (s *sessions) setCookie(w http.ResponseWriter, value string) {
 	}
 
 	// Loopback has no TLS; the cookie leaves the machine on no path.
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure wherever there is TLS
 		Name:     s.cookie,
 		Value:    value,
 		Path:     "/",
@@ -232,5 +232,5 @@ func (s *sessions) setCookie(w http.ResponseWriter, value string) {
 		HttpOnly: true,
 		SameSite: http.SameSiteStrictMode,
 		Secure:   s.secure,
-	}) //nolint:gosec // Secure wherever there is TLS
+	})
 }

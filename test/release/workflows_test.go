@@ -6,6 +6,7 @@ package release_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -174,14 +175,14 @@ func TestReleaseWorkflow(t *testing.T) {
 	dir := t.TempDir()
 
 	want := map[string]string{}
-	file := ""
+	var file strings.Builder
 	for i, name := range names {
 		want[name] = "sha256:" + strings.Repeat(string(rune('a'+i)), 64)
-		file += name + " " + version + " " + want[name] + "\n"
+		fmt.Fprintf(&file, "%s %s %s\n", name, version, want[name])
 	}
 
 	for path, text := range map[string]string{
-		"dist/digests": file, "dist/release/SHA256SUMS": "", "bin/cosign": "#!/bin/sh\necho \"$@\" >>signed\n[ -z \"$FAIL\" ]\n",
+		"dist/digests": file.String(), "dist/release/SHA256SUMS": "", "bin/cosign": "#!/bin/sh\necho \"$@\" >>signed\n[ -z \"$FAIL\" ]\n",
 	} {
 		path = filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

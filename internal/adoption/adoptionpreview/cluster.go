@@ -38,7 +38,7 @@ func (r Reader) settings(ctx context.Context) (targetsnapshot.Settings, error) {
 		err = deployed.Parse(args)
 	}
 	if err != nil {
-		r.note("The flags of craned cannot be read, using its defaults: %v", err)
+		r.notef("The flags of craned cannot be read, using its defaults: %v", err)
 	}
 
 	if r.Flags != nil {
@@ -94,7 +94,7 @@ func (r Reader) cranedArgs(ctx context.Context) ([]string, error) {
 func (r Reader) oomKills(ctx context.Context) targetsnapshot.KillReader {
 	record := targetsnapshot.ConfigMapKillReader{Reader: r.Client, Namespace: r.CranedNamespace}
 	if _, err := record.Kills(ctx); err != nil {
-		r.note("OOM kills of deleted pods cannot be read: %v", err)
+		r.notef("OOM kills of deleted pods cannot be read: %v", err)
 		return nil
 	}
 
@@ -110,7 +110,7 @@ func (r Reader) loadBudgets(ctx context.Context) *decide.BudgetTracker {
 		return list, nil
 	})
 	if err != nil {
-		r.note("Running adoptions in other namespaces cannot be read, so budgets and the circuit breaker ignore them: %v", err)
+		r.notef("Running adoptions in other namespaces cannot be read, so budgets and the circuit breaker ignore them: %v", err)
 	}
 
 	return budgets

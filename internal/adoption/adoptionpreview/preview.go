@@ -29,8 +29,8 @@ type Reader struct {
 	Notes io.Writer
 }
 
-// note prints a line about something that cannot be read.
-func (r Reader) note(format string, args ...any) {
+// notef prints a line about something that cannot be read.
+func (r Reader) notef(format string, args ...any) {
 	fmt.Fprintf(r.Notes, format+"\n", args...)
 }
 

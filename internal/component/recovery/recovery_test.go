@@ -27,7 +27,9 @@ func logged(t *testing.T, to *strings.Builder) context.Context {
 
 func indexOutOfRange() error {
 	var none []string
-	return errors.New(none[len(none)])
+	i := len(none)
+
+	return errors.New(none[i])
 }
 
 // TestCall checks that a panic becomes an error without its value, which is in the log with the stack, and that other results pass.

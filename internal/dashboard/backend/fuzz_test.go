@@ -20,6 +20,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -280,7 +281,7 @@ func openHistory(t testing.TB) string {
 
 	one := func(int) float64 { return 1 }
 	pod := []string{"namespace", "shop", "pod", "web-6d4cf56db6-bbbbb"}
-	container := append(pod[:len(pod):len(pod)], "container", "app", "image", "i")
+	container := slices.Concat(pod, []string{"container", "app", "image", "i"})
 
 	dir := t.TempDir()
 	_, err := promserver.WriteBlocks(t.Context(), dir, grid, []promserver.Series{
@@ -378,18 +379,20 @@ func (h hostileRequests) request() string {
 		}
 	}
 
-	text := method + " " + path + "?" + query.Encode() + " HTTP/1.1\r\n"
+	var text strings.Builder
+	text.WriteString(method + " " + path + "?" + query.Encode() + " HTTP/1.1\r\n")
+
 	for _, name := range []string{"Accept-Encoding", "If-None-Match", "Origin", "Sec-Fetch-Site", "Host", "Cookie", "Content-Type", "Authorization", contract.CSRFHeader, "Range"} {
 		if h.IntN(12) == 0 {
-			text += name + ": " + h.pick("gzip", "*", "null", "same-origin", "cross-site", "127.0.0.1:8090", "application/json; charset=x", "Bearer ", "Bearer bob", "Bearer expired", "a=b; c", "bytes=0-1") + "\r\n"
+			text.WriteString(name + ": " + h.pick("gzip", "*", "null", "same-origin", "cross-site", "127.0.0.1:8090", "application/json; charset=x", "Bearer ", "Bearer bob", "Bearer expired", "a=b; c", "bytes=0-1") + "\r\n")
 		}
 	}
 
 	if method == http.MethodGet {
-		return text + "\r\n"
+		return text.String() + "\r\n"
 	}
 
-	return text + "\r\n" + h.body(path)
+	return text.String() + "\r\n" + h.body(path)
 }
 
 // body returns the body of a write, usually one that fits to the path.
@@ -428,7 +431,7 @@ func (h hostileRequests) body(path string) string {
 // TestDashboardAnswersEveryRequest sends requests that are drawn from hostile values to all routes, with and without a session.
 func TestDashboardAnswersEveryRequest(t *testing.T) {
 	sites := openSites(t)
-	requests := hostileRequests{rand.New(rand.NewPCG(1, 2))} //nolint:gosec // reproducible
+	requests := hostileRequests{rand.New(rand.NewPCG(1, 2))}
 
 	for _, site := range sites {
 		site.answered = map[string]int{}
@@ -475,7 +478,7 @@ func TestDashboardAnswersEveryRequest(t *testing.T) {
 
 // FuzzDashboard sends any request to the three dashboards.
 func FuzzDashboard(f *testing.F) {
-	requests := hostileRequests{rand.New(rand.NewPCG(3, 4))} //nolint:gosec // reproducible
+	requests := hostileRequests{rand.New(rand.NewPCG(3, 4))}
 	for range 60 {
 		f.Add(uint8(requests.IntN(256)), requests.request())
 	}

@@ -274,6 +274,23 @@ func horizontalOf(cluster string, o *autoscalingv1alpha1.EffectiveHorizontalPodA
 		out.Proposals = append(out.Proposals, proposal)
 	}
 
+	out.Crons = cronsOf(o)
+	if p := o.Spec.Prediction; p != nil {
+		out.Prediction = &contract.PredictionInfo{Algorithm: "auto"}
+		if p.PredictionAlgorithm != nil && p.PredictionAlgorithm.AlgorithmType != "" {
+			out.Prediction.Algorithm = string(p.PredictionAlgorithm.AlgorithmType)
+		}
+		if p.PredictionWindowSeconds != nil {
+			out.Prediction.WindowSeconds = int64(*p.PredictionWindowSeconds)
+		}
+	}
+
+	return out
+}
+
+// cronsOf returns the schedules of an autoscaler with the state that its status has of them.
+func cronsOf(o *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) []contract.Cron {
+	var out []contract.Cron
 	for _, spec := range o.Spec.Crons {
 		schedule := contract.Cron{
 			Name:     spec.CronName,
@@ -298,17 +315,7 @@ func horizontalOf(cluster string, o *autoscalingv1alpha1.EffectiveHorizontalPodA
 			}
 		}
 
-		out.Crons = append(out.Crons, schedule)
-	}
-
-	if p := o.Spec.Prediction; p != nil {
-		out.Prediction = &contract.PredictionInfo{Algorithm: "auto"}
-		if p.PredictionAlgorithm != nil && p.PredictionAlgorithm.AlgorithmType != "" {
-			out.Prediction.Algorithm = string(p.PredictionAlgorithm.AlgorithmType)
-		}
-		if p.PredictionWindowSeconds != nil {
-			out.Prediction.WindowSeconds = int64(*p.PredictionWindowSeconds)
-		}
+		out = append(out, schedule)
 	}
 
 	return out

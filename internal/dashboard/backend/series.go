@@ -289,14 +289,24 @@ func (v *seriesView) marks(ctx context.Context, target contract.Target, timeRang
 		}
 	}
 
+	if err := markKills(ctx, c, target, add); err != nil {
+		return out, err
+	}
+
+	slices.SortFunc(out, func(a, b contract.Mark) int { return cmp.Compare(a.At, b.At) })
+	return out[max(0, len(out)-maxMarks):], nil
+}
+
+// markKills adds the kills of containers of a workload for their memory.
+func markKills(ctx context.Context, c client.Client, target contract.Target, add func(at time.Time, kind, text string)) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(target.Namespace)); err != nil {
-		return out, fmt.Errorf("listing Pods: %w", err)
+		return fmt.Errorf("listing Pods: %w", err)
 	}
 
 	named, err := regexp.Compile("^(?:" + podPattern(target.Kind, target.Name) + ")$")
 	if err != nil {
-		return out, fmt.Errorf("matching the pods of %s %s: %w", target.Kind, target.Name, err)
+		return fmt.Errorf("matching the pods of %s %s: %w", target.Kind, target.Name, err)
 	}
 
 	for i := range pods.Items {
@@ -311,6 +321,5 @@ func (v *seriesView) marks(ctx context.Context, target contract.Target, timeRang
 		}
 	}
 
-	slices.SortFunc(out, func(a, b contract.Mark) int { return cmp.Compare(a.At, b.At) })
-	return out[max(0, len(out)-maxMarks):], nil
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 // Status is the status of a check.
 type Status string
 
+// The statuses: everything is as it should be, works with a limit, or is absent.
 const (
 	OK      Status = "ok"
 	Warn    Status = "warn"

@@ -15,7 +15,9 @@ import (
 func TestPanicOfAJob(t *testing.T) {
 	broken := func(context.Context) (int, error) {
 		var none []int
-		return none[len(none)], nil
+		i := len(none)
+
+		return none[i], nil
 	}
 
 	var failure error
