@@ -32,23 +32,23 @@ func TestForecastOfGocrane(t *testing.T) {
 	reading := metricState{identifier: "resource.cpu", status: predictor.Status{State: predictor.Pending}}
 	d := newDecision(tsp, now)
 	if kept := d.withoutNewForecast(reading); !kept.Ready || len(kept.Prediction) != 1 || kept.UpdateTime != nil {
-		t.Errorf("the forecast of gocrane became %+v", kept)
+		t.Errorf("the forecast of gocrane became %+v, want it kept without a time", kept)
 	}
 
 	tsp.Status.Conditions[0].ObservedGeneration = 2 // craned has written the status.
 	read := metricState{identifier: "resource.cpu", status: predictor.Status{State: predictor.Ready}}
 	if d := newDecision(tsp, now); !d.needsForecast([]metricState{read}) || d.needsForecast([]metricState{reading}) {
-		t.Error("the forecast of gocrane is not replaced by one of Crane")
+		t.Error("a forecast of gocrane needs a new one at the wrong time, want one when the history was read and not before")
 	}
 
 	tsp.Generation = 3 // The user went back to gocrane and returned.
 	if kept := newDecision(tsp, now).withoutNewForecast(reading); !kept.Ready || len(kept.Prediction) != 1 {
-		t.Errorf("after a return to gocrane its forecast became %+v", kept)
+		t.Errorf("after a return to gocrane its forecast became %+v, want it kept", kept)
 	}
 
 	updated := metav1.NewTime(now)
 	tsp.Status.PredictionMetrics[0].UpdateTime = &updated // A forecast of Crane, and a user has changed the spec: it does not hold for this one.
 	if kept := newDecision(tsp, now).withoutNewForecast(reading); len(kept.Prediction) != 0 {
-		t.Errorf("a forecast of an earlier spec stays: %+v", kept)
+		t.Errorf("a forecast of an earlier spec stays: %+v, want none", kept)
 	}
 }

@@ -73,19 +73,19 @@ func TestNodeTemplate(t *testing.T) {
 
 		for _, m := range b.observe(tsp, err) {
 			if m.refused == nil {
-				t.Errorf("%s is not refused", m.identifier)
+				t.Errorf("%s is not refused, want it refused", m.identifier)
 			}
 		}
 
 		if n := b.predictor.callers[callerName(client.ObjectKeyFromObject(tsp))]; n > 0 {
-			t.Errorf("%d queries are sent", n)
+			t.Errorf("%d queries are sent, want none", n)
 		}
 
 		return err.Error()
 	}
 
 	if why := refusal(func(*predictionv1alpha1.TimeSeriesPrediction) {}); why != "" {
-		t.Errorf("the template's own prediction is refused: %s", why)
+		t.Errorf("the template's own prediction is refused: %s, want it accepted", why)
 	}
 	if why := refusal(func(*predictionv1alpha1.TimeSeriesPrediction) {}); why != "" || reads != 2 {
 		t.Errorf("the same prediction again: %q after %d reads, want 2", why, reads)
@@ -108,12 +108,12 @@ func TestNodeTemplate(t *testing.T) {
 		},
 	} {
 		if why := refusal(change); why == "" {
-			t.Errorf("%s: is not refused", name)
+			t.Errorf("%s: is not refused, want it refused", name)
 		}
 	}
 
 	if why := refusal(func(p *predictionv1alpha1.TimeSeriesPrediction) { p.Namespace = "shop"; p.Generation = 2 }); why != "" {
-		t.Errorf("a prediction of the same name in a tenant's namespace: %s", why)
+		t.Errorf("a prediction of the same name in a tenant's namespace: %s, want it accepted", why)
 	}
 	if err := reader.Delete(t.Context(), template); err != nil {
 		t.Fatal(err)
@@ -121,6 +121,6 @@ func TestNodeTemplate(t *testing.T) {
 
 	clock.Step(templateAge)
 	if why := refusal(func(*predictionv1alpha1.TimeSeriesPrediction) {}); !strings.Contains(why, "There is no template") {
-		t.Errorf("without a template: %q", why)
+		t.Errorf("Check without a template = %q, want a refusal that names it", why)
 	}
 }

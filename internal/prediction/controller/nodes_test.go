@@ -72,7 +72,7 @@ func TestNodesTriedAgain(t *testing.T) {
 		r := &NodeReconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cnp)})
 		if (err != nil) != test.fails || result.RequeueAfter != test.again {
-			t.Errorf("%s: again after %s, %v", name, result.RequeueAfter, err)
+			t.Errorf("%s: Reconcile again after %s, %v, want %s and an error: %t", name, result.RequeueAfter, err, test.again, test.fails)
 		}
 		if test.foreign != (attempts == 0) {
 			t.Errorf("%s: %d attempts to create it; want none only if the cache has the name", name, attempts)

@@ -51,7 +51,7 @@ func TestExpressionsOfOnePredictionAreLimited(t *testing.T) {
 			case q.err == nil:
 				accepted++
 			case i < 8 || !strings.Contains(q.err.Error(), "65536 bytes in total"):
-				t.Fatalf("%s: metric %d: %v", name, i, q.err)
+				t.Fatalf("%s: metric %d has error %v, want one of the total size after the first 8", name, i, q.err)
 			}
 		}
 

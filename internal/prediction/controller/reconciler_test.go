@@ -162,8 +162,8 @@ func texts(tsp *predictionv1alpha1.TimeSeriesPrediction, kind string) string {
 	return string(c.Status) + "/" + c.Reason + ": " + c.Message
 }
 
-// TestLifeOfAPrediction covers pending, ready, one write per window, stale, recovery and deletion.
-func TestLifeOfAPrediction(t *testing.T) {
+// TestReconcile_Lifecycle covers pending, ready, one write per window, stale, recovery and deletion.
+func TestReconcile_Lifecycle(t *testing.T) {
 	b := newBench(t)
 	tsp, result := b.reconcile(t)
 	if got := texts(tsp, "Ready"); got != "absent" || result.RequeueAfter != time.Second {
@@ -173,7 +173,7 @@ func TestLifeOfAPrediction(t *testing.T) {
 	b.clock.Step(firstWriteAfter)
 	tsp, result = b.reconcile(t)
 	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: the history is being read" || result.RequeueAfter != firstWriteAfter {
-		t.Errorf("%s, again after %s", got, result.RequeueAfter)
+		t.Errorf("Ready = %s, again after %s, want False while the history is read, and again after firstWriteAfter", got, result.RequeueAfter)
 	}
 
 	b.clock.Step(8*time.Second - firstWriteAfter)
@@ -184,12 +184,12 @@ func TestLifeOfAPrediction(t *testing.T) {
 	b.ready()
 	tsp, result = b.reconcile(t)
 	if got := texts(tsp, "Ready"); got != "True/PredictSucceed: cpu: auto; 13 periods of 1d" || result.RequeueAfter != 30*time.Second {
-		t.Errorf("%s, again after %s", got, result.RequeueAfter)
+		t.Errorf("Ready = %s, again after %s, want True, and again after 30 s", got, result.RequeueAfter)
 	}
 
 	samples := tsp.Status.PredictionMetrics[0].Prediction[0].Samples
 	if len(samples) != 121 || samples[0] != (predictionv1alpha1.Sample{Value: "0.12346", Timestamp: b.clock.Now().Unix()}) {
-		t.Errorf("%d samples, the first %+v", len(samples), samples[0])
+		t.Errorf("%d samples, the first %+v, want 121, the first now with 0.12346", len(samples), samples[0])
 	}
 
 	b.writes = 0
@@ -199,12 +199,12 @@ func TestLifeOfAPrediction(t *testing.T) {
 
 		tsp, _ = b.reconcile(t)
 		if got := texts(tsp, "Ready"); !strings.HasPrefix(got, "True") {
-			t.Fatal(got)
+			t.Fatalf("Ready after new samples = %s, want True", got)
 		}
 	}
 
 	if b.writes < 7 || b.writes > 9 || b.predictor.forecasts != b.writes+1 {
-		t.Errorf("%d writes and %d forecasts in 8 windows", b.writes, b.predictor.forecasts)
+		t.Errorf("%d writes and %d forecasts in 8 windows, want about one write per window and one forecast more", b.writes, b.predictor.forecasts)
 	}
 
 	checkStale(t, b)
@@ -219,7 +219,7 @@ func TestLifeOfAPrediction(t *testing.T) {
 	}
 
 	if len(b.predictor.callers) != 0 || len(b.Metrics.objects) != 0 {
-		t.Errorf("left over: %v, %v", b.predictor.callers, b.Metrics.objects)
+		t.Errorf("callers %v and metrics %v remain, want none", b.predictor.callers, b.Metrics.objects)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestWritesWhileHistoriesAreRead(t *testing.T) {
 	b.predictor.status = predictor.Status{State: predictor.Empty}
 	for b.predictor.pending = many; b.predictor.pending > 0; b.predictor.pending-- {
 		if _, result := b.reconcile(t); result.RequeueAfter > maxWriteInterval {
-			t.Fatalf("the next reconciliation follows after %s", result.RequeueAfter)
+			t.Fatalf("the next reconciliation follows after %s, want at most maxWriteInterval", result.RequeueAfter)
 		}
 
 		b.clock.Step(5 * time.Second)
@@ -302,7 +302,7 @@ func TestNewWorkloads(t *testing.T) {
 	}
 
 	if b.predictor.forecasts < 7 || b.predictor.forecasts > 12 {
-		t.Errorf("%d forecasts on the first day", b.predictor.forecasts)
+		t.Errorf("%d forecasts on the first day, want 7 to 12", b.predictor.forecasts)
 	}
 }
 
@@ -326,13 +326,13 @@ func checkStale(t *testing.T, b *fixture) {
 	b.predictor.status.Err = errors.New("i/o timeout")
 	tsp, _ = b.reconcile(t)
 	if b.writes != 1 || !meta.FindStatusCondition(tsp.Status.Conditions, "Stale").LastTransitionTime.Equal(&since) {
-		t.Errorf("%d writes of one transition", b.writes)
+		t.Errorf("%d writes of one transition, want 1 and the time of the transition kept", b.writes)
 	}
 
 	b.predictor.status.Stale = false
 	b.predictor.status.Err = nil
 	if tsp, _ = b.reconcile(t); texts(tsp, "Stale") != "False/UpToDate: " {
-		t.Error(texts(tsp, "Stale"))
+		t.Errorf("Stale = %s, want False/UpToDate", texts(tsp, "Stale"))
 	}
 }
 
@@ -347,14 +347,14 @@ func TestRestartKeepsWhatIsWritten(t *testing.T) {
 		b.writes = 0
 		tsp, _ := b.reconcile(t)
 		if got := texts(tsp, "Ready"); !strings.HasPrefix(got, "True") || b.writes != 0 {
-			t.Errorf("%s: %s, %d writes", status.State, got, b.writes)
+			t.Errorf("%s: Ready = %s after %d writes, want True and no write", status.State, got, b.writes)
 		}
 	}
 
 	b.clock.Step(61 * time.Minute)
 	tsp, _ := b.reconcile(t)
 	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: reading the history failed: no route" {
-		t.Error(got)
+		t.Errorf("Ready = %s, want False with the error of the read", got)
 	}
 
 	b.predictor.status.Err = fmt.Errorf("after 5 attempts: %w", &prometheussource.Error{
@@ -363,11 +363,11 @@ func TestRestartKeepsWhatIsWritten(t *testing.T) {
 
 	tsp, _ = b.reconcile(t)
 	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: reading the history failed: Prometheus refuses the query: status 400: parse error" {
-		t.Errorf("the status shows the address: %s", got)
+		t.Errorf("Ready = %s, want the error of Prometheus without its address", got)
 	}
 }
 
-func TestOddPredictions(t *testing.T) {
+func TestReconcile_States(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fixture)
 		want   string
@@ -398,12 +398,12 @@ func TestLongQueryInReason(t *testing.T) {
 
 	got := sentence(Isolation{Enabled: true, Label: "ns"}.emptyReason(tsp, q))
 	if len(got) > 600 || !strings.Contains(got, "--tenant-unrestricted-namespaces") {
-		t.Errorf("the reason has %d bytes: %s", len(got), got)
+		t.Errorf("the reason has %d bytes: %s, want at most 600 and the flag", len(got), got)
 	}
 
 	q = predictor.Query{Resource: "cpu", Target: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: strings.Repeat("x", 253)}}
 	if got := (Isolation{}).emptyReason(tsp, q); len(got) > 300 || !strings.HasSuffix(got, "is in the history") {
-		t.Errorf("the reason has %d bytes: %s", len(got), got)
+		t.Errorf("the reason has %d bytes: %s, want at most 300", len(got), got)
 	}
 }
 
@@ -448,7 +448,7 @@ func TestEmptyUnderIsolation(t *testing.T) {
 		tsp, _ := b.reconcile(t)
 		got := texts(tsp, "Ready")
 		if len(c.want) == 0 && got != none {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: Ready = %s, want %s", name, got, none)
 		}
 
 		for _, want := range c.want {
@@ -476,12 +476,12 @@ func TestStatusIsBounded(t *testing.T) {
 	m := d.withNewForecast(metricState{}, all, nil, maxSamples)
 	samples := m.Prediction[0].Samples
 	if len(samples) > maxSamples || len(samples) < maxSamples/4 || !m.Ready || samples[len(samples)-1].Timestamp < now.Unix()+14*86400-15 {
-		t.Errorf("%d samples to %d, ready %v", len(samples), samples[len(samples)-1].Timestamp-now.Unix(), m.Ready)
+		t.Errorf("%d samples to %d, ready %v, want a quarter of maxSamples or more up to the end of 14 days, ready", len(samples), samples[len(samples)-1].Timestamp-now.Unix(), m.Ready)
 	}
 }
 
-// TestMetricsOfTwins checks that two objects about the same target do not break the metrics page.
-func TestMetricsOfTwins(t *testing.T) {
+// TestMetrics_SameTarget checks that two objects about the same target do not break the metrics page.
+func TestMetrics_SameTarget(t *testing.T) {
 	b := newBench(t)
 	b.ready()
 	tsp, _ := b.reconcile(t)
@@ -503,14 +503,14 @@ func TestMetricsOfTwins(t *testing.T) {
 	}
 
 	if count["crane_prediction_tsp"] != 1 || count["crane_prediction_wape_ratio"] != 2 {
-		t.Errorf("%v", count)
+		t.Errorf("Collect has series %v, want 1 of crane_prediction_tsp and 2 of crane_prediction_wape_ratio", count)
 	}
 }
 
 func TestPlanNodes(t *testing.T) {
 	cnp := &predictionv1alpha1.ClusterNodePrediction{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "all", UID: "u"}}
 	if p := planNodes(cnp, []string{"a"}, 9, nil); p.desired != 1 || len(p.create) != 0 {
-		t.Errorf("without a template: %+v", p)
+		t.Errorf("planNodes without a template = %+v, want nothing created", p)
 	}
 
 	cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{}
@@ -523,6 +523,6 @@ func TestPlanNodes(t *testing.T) {
 	p := planNodes(cnp, []string{"a", "b", "d"}, 9, []predictionv1alpha1.TimeSeriesPrediction{*same, *other, *gone})
 	if p.desired != 3 || p.unchanged != 1 || len(p.create) != 1 || p.create[0].Name != "all-d" || len(p.update) != 1 ||
 		p.update[0][1].Spec.PredictionWindowSeconds != 3600 || len(p.remove) != 1 || p.remove[0].Name != "all-c" {
-		t.Errorf("%+v", p)
+		t.Errorf("planNodes = %+v, want all-d created, one updated, one unchanged and all-c removed", p)
 	}
 }

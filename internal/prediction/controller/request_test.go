@@ -108,7 +108,7 @@ func TestRequestOf(t *testing.T) {
 		case c.err == "" && (err != nil || got.Query != c.want):
 			t.Errorf("%s: %+v, %v; want %+v", name, got.Query, err, c.want)
 		case c.err != "" && (err == nil || len(err.Error()) > 1024 || !strings.Contains(err.Error(), c.err)):
-			t.Errorf("%s: error %.300v lacks %q", name, err, c.err)
+			t.Errorf("%s: QueryOf = %.300v, want an error of at most 1024 bytes with %q", name, err, c.err)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func TestMetricAndExpressionAreOneRequest(t *testing.T) {
 
 	other, err := newRequest(t, tsp, &byExpression)
 	if err != nil || one.Query != other.Query {
-		t.Errorf("%q and %q are two queries (%v)", one.Query.Expression, other.Query.Expression, err)
+		t.Errorf("%q and %q are two queries (%v), want one", one.Query.Expression, other.Query.Expression, err)
 	}
 }
 
@@ -156,23 +156,23 @@ func TestOptionsOf(t *testing.T) {
 
 	if d := got.DSP; d.SampleInterval != "30s" || d.MaxValue[0].MarginFraction != "0.1" || d.FFT[0].HighFrequencyThreshold != "0.05" ||
 		*d.FFT[0].MinNumOfSpectrumItems != 3 || d.FFT[0].MaxNumOfSpectrumItems != nil {
-		t.Errorf("%+v", d)
+		t.Errorf("OptionsOf has DSP %+v, want the settings of the spec", d)
 	}
 	if p := got.Percentile; p.Percentile != "0.95" || p.Histogram.HalfLife != "12h" || p.Histogram.MaxValue != "100" {
-		t.Errorf("%+v", p)
+		t.Errorf("OptionsOf has Percentile %+v, want the settings of the spec", p)
 	}
 }
 
-func TestNameOf(t *testing.T) {
+func TestPredictionName(t *testing.T) {
 	if n := predictionName("cnp", "node-1"); n != "cnp-node-1" {
-		t.Error(n)
+		t.Errorf("predictionName(cnp, node-1) = %s, want cnp-node-1", n)
 	}
 
 	long := strings.Repeat("n", 250)
 	a := predictionName("cnp", long+"a")
 	b := predictionName("cnp", long+"b")
 	if len(a) > maxName || a == b {
-		t.Errorf("%d bytes, %v", len(a), a == b)
+		t.Errorf("predictionName has %d bytes, equal for two nodes: %v, want at most %d bytes and different names", len(a), a == b, maxName)
 	}
 }
 

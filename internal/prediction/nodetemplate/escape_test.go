@@ -191,7 +191,7 @@ func TestRender_HostileAddress(t *testing.T) {
 	for _, m := range spec.PredictionMetrics {
 		parsed, err := parser.NewParser(parser.Options{}).ParseExpr(m.ExpressionQuery.Expression)
 		if err != nil {
-			t.Fatalf("the expression of %s is no PromQL: %v\n%s", m.ResourceIdentifier, err, m.ExpressionQuery.Expression)
+			t.Fatalf("parsing the expression of %s = %v, want PromQL:\n%s", m.ResourceIdentifier, err, m.ExpressionQuery.Expression)
 		}
 
 		parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {

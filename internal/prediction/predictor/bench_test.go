@@ -99,7 +99,7 @@ func BenchmarkRefreshFromState(b *testing.B) {
 			group.Go(func() {
 				for i := part; i < count; i += 2 {
 					if all, err := p.Forecast(tickets[i].Key, 2*time.Hour); err != nil || len(all) != 1 {
-						b.Errorf("%d: %d forecasts, %v", i, len(all), err)
+						b.Errorf("Forecast of request %d has %d series, %v, want 1", i, len(all), err)
 						return
 					}
 				}
@@ -111,7 +111,7 @@ func BenchmarkRefreshFromState(b *testing.B) {
 		source.logReads(b, "a leader with checkpoints")
 
 		if c := p.Counts(); c.Histories != 0 || c.Models != count {
-			b.Fatalf("%+v", c)
+			b.Fatalf("Counts = %+v, want %d models and no history read", c, count)
 		}
 
 		var m runtime.MemStats

@@ -51,13 +51,13 @@ func TestNamespaceBudget(t *testing.T) {
 		// A copy of the request of another namespace is charged to both, and leaves the other one alone.
 		honest := longestRing("honest", "w")
 		if r := p.Set("honest", []Request{honest}); r[0].Err != nil {
-			t.Errorf("another namespace: %v", r[0].Err)
+			t.Errorf("Set of another namespace = %v, want no error", r[0].Err)
 		}
 
 		copied := honest
 		copied.Namespace = "attacker"
 		if r := p.Set("copy", []Request{copied}); r[0].Err == nil || !strings.Contains(r[0].Err.Error(), "namespace attacker") {
-			t.Errorf("a copy beyond the budget: %v", r[0].Err)
+			t.Errorf("Set of a copy beyond the budget = %v, want an error with namespace attacker", r[0].Err)
 		}
 
 		time.Sleep(10 * time.Minute)
@@ -72,7 +72,7 @@ func TestNamespaceBudget(t *testing.T) {
 		defer p.mu.Unlock()
 
 		if p.requested.budgets.total != 0 || len(p.requested.budgets.byNamespace) != 0 || len(p.reads.served) != 0 || len(p.reads.expressions) != 0 {
-			t.Errorf("left over: %+v, %v, %v", p.requested.budgets, p.reads.served, p.reads.expressions)
+			t.Errorf("budgets %+v, %v and %v remain, want none", p.requested.budgets, p.reads.served, p.reads.expressions)
 		}
 	})
 }
@@ -112,7 +112,7 @@ func TestCheckpointsBounded(t *testing.T) {
 
 	written := s.total
 	if err := s.measure(); err != nil || s.total != written || s.total > 10_000 || refused == 0 || refused == 20 {
-		t.Errorf("%d bytes counted, %d on disk, %d refused, %v", written, s.total, refused, err)
+		t.Errorf("%d bytes counted, %d on disk, %d refused, %v, want the sizes of the files and some refused", written, s.total, refused, err)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestSlowExpressions(t *testing.T) {
 
 			for _, r := range results {
 				if s := p.Status(r.Key); s.State != Ready || s.Stale {
-					t.Fatalf("%+v beside slow expressions", s)
+					t.Fatalf("Status beside slow expressions = %+v, want Ready and not stale", s)
 				}
 			}
 		}
@@ -178,7 +178,7 @@ func TestSlowExpressions(t *testing.T) {
 
 		for query, n := range source.stuck {
 			if n > 12 {
-				t.Errorf("%s was sent %d times in four hours", query, n)
+				t.Errorf("%s was sent %d times in four hours, want at most 12", query, n)
 			}
 		}
 	})
@@ -216,7 +216,7 @@ func TestFirstHistoryBesideNewSamples(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 
 		if _, after := source.reads(); after-before < 60 {
-			t.Errorf("%d reads of new samples in ten minutes", after-before)
+			t.Errorf("%d reads of new samples in ten minutes, want 60 or more", after-before)
 		}
 	})
 }
@@ -234,12 +234,12 @@ func TestOverloadingExpression(t *testing.T) {
 			synctest.Wait()
 
 			if s := p.Status(key); s.State != Ready || s.Stale {
-				t.Fatalf("%+v beside an expression that fails", s)
+				t.Fatalf("Status beside an expression that fails = %+v, want Ready and not stale", s)
 			}
 		}
 
 		if source.asked > 16 {
-			t.Errorf("the failing expression was sent %d times in two hours", source.asked)
+			t.Errorf("the failing expression was sent %d times in two hours, want at most 16", source.asked)
 		}
 	})
 }
@@ -321,7 +321,7 @@ func TestEqualShares(t *testing.T) {
 
 				for _, r := range p.Set("modest", modest) {
 					if s := p.Status(r.Key); r.Err != nil || s.State == Failed {
-						t.Errorf("%s: the namespace that requests little: %v, %+v", name, r.Err, s)
+						t.Errorf("%s: Set of the namespace that requests little = %v, Status = %+v, want no failure", name, r.Err, s)
 					}
 				}
 			}
@@ -335,7 +335,7 @@ func TestEqualShares(t *testing.T) {
 
 			check()
 			if len(p.requested.entries) > 400 || p.requested.budgets.total > p.config.MaxBytes {
-				t.Errorf("%s: %d entries, %d bytes", name, len(p.requested.entries), p.requested.budgets.total)
+				t.Errorf("%s: %d entries, %d bytes, want at most 400 and the budget", name, len(p.requested.entries), p.requested.budgets.total)
 			}
 
 			run(t, p)
@@ -351,7 +351,7 @@ func TestEqualShares(t *testing.T) {
 			defer p.mu.Unlock()
 
 			if p.requested.budgets.total != 0 || len(p.requested.budgets.byNamespace) != 0 || p.requested.models != 0 || len(p.requested.entries) != 0 || len(p.requested.callers) != 0 {
-				t.Errorf("%s: left over: %+v, %d models, %d entries, %d callers", name, p.requested.budgets, p.requested.models, len(p.requested.entries), len(p.requested.callers))
+				t.Errorf("%s: budgets %+v, %d models, %d entries and %d callers remain, want none", name, p.requested.budgets, p.requested.models, len(p.requested.entries), len(p.requested.callers))
 			}
 		})
 	}

@@ -49,7 +49,7 @@ func TestHostileSamples(t *testing.T) {
 
 				all, err := p.Forecast(key, 3*time.Hour)
 				if s := p.Status(key); err != nil || (s.State == Empty) != (name == "nothing") || s.State == Ready && len(all) != 1 {
-					t.Fatalf("%s: %s: %+v, %d series, %v", name, algorithm, s, len(all), err)
+					t.Fatalf("%s: Status of %s = %+v with %d series, %v, want one series if it is Ready", name, algorithm, s, len(all), err)
 				}
 
 				for _, f := range all {
@@ -57,13 +57,13 @@ func TestHostileSamples(t *testing.T) {
 						last := 0.0
 						for _, v := range append(q[:], f.Published(q)) {
 							if !forecast.Usable(v) {
-								t.Fatalf("%s: %s: %v", name, algorithm, q)
+								t.Fatalf("%s: %s forecasts %v, want usable values", name, algorithm, q)
 							}
 						}
 
 						for _, v := range q {
 							if v < last {
-								t.Fatalf("%s: %s: %v", name, algorithm, q)
+								t.Fatalf("%s: %s forecasts %v, want ascending quantiles", name, algorithm, q)
 							}
 
 							last = v
@@ -92,12 +92,12 @@ func TestClockGoesBack(t *testing.T) {
 	feed(now.Add(-time.Hour), 120)
 
 	if !e.newest().Equal(last) {
-		t.Errorf("the newest sample went from %s to %s", last, e.newest())
+		t.Errorf("the newest sample went from %s to %s, want it to stay", last, e.newest())
 	}
 
 	feed(now.AddDate(10, 0, 0), 60)
 	if all, err := e.forecast(now.AddDate(10, 0, 1), time.Hour, time.Hour); err != nil || len(all) != 1 {
-		t.Errorf("after a gap of ten years: %d, %v", len(all), err)
+		t.Errorf("forecast after a gap of ten years has %d series, %v, want 1", len(all), err)
 	}
 }
 
@@ -136,7 +136,7 @@ func FuzzRingCheckpoint(f *testing.F) {
 		for _, q := range fc.Values {
 			for _, v := range q {
 				if !forecast.Usable(v) {
-					t.Fatalf("%v", q)
+					t.Fatalf("Forecast has quantiles %v, want usable values", q)
 				}
 			}
 		}

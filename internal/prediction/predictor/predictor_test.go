@@ -41,11 +41,11 @@ func TestCallersOfOneSeriesShareIt(t *testing.T) {
 		run(t, p) // After both calls: a scheduler that runs between them reads one workload alone.
 
 		if first[0].Err != nil || first[0].Key != second[0].Key || second[0].Key == second[1].Key {
-			t.Fatalf("%v, %v", first, second)
+			t.Fatalf("Set = %v and %v, want one key for both spellings and another one for api", first, second)
 		}
 
 		if s := p.Status(first[0].Key); s.State != Pending {
-			t.Errorf("state %s before anything was read", s.State)
+			t.Errorf("Status before anything was read is %s, want Pending", s.State)
 		}
 
 		time.Sleep(time.Second)
@@ -71,10 +71,10 @@ func TestCallersOfOneSeriesShareIt(t *testing.T) {
 
 		p.Set("b", nil)
 		if s := p.Status(first[0].Key); !errors.Is(s.Err, ErrUnknown) {
-			t.Errorf("%+v after all have left", s)
+			t.Errorf("Status after all callers have left = %+v, want ErrUnknown", s)
 		}
 		if c := p.Counts(); c.Entries != 0 || c.Models != 0 {
-			t.Errorf("left over: %+v", c)
+			t.Errorf("Counts after all callers have left = %+v, want none", c)
 		}
 	})
 }
@@ -85,12 +85,12 @@ func checkDaily(t *testing.T, p *Predictor, key Key) {
 
 	all, err := p.Forecast(key, 2*time.Hour)
 	if err != nil || len(all) != 1 {
-		t.Fatalf("%d forecasts, %v", len(all), err)
+		t.Fatalf("Forecast has %d series, %v, want 1", len(all), err)
 	}
 
 	now := time.Now()
 	if f := all[0]; f.Start.After(now) || f.End().Before(now.Add(2*time.Hour)) || now.Sub(f.LastSample) > 6*time.Minute {
-		t.Errorf("from %s to %s at %s, last sample %s", f.Start, f.End(), now, f.LastSample)
+		t.Errorf("Forecast is from %s to %s at %s with last sample %s, want two hours from now and a sample of the last 6 minutes", f.Start, f.End(), now, f.LastSample)
 	}
 
 	for i, q := range all[0].Values {
@@ -101,7 +101,7 @@ func checkDaily(t *testing.T, p *Predictor, key Key) {
 		}
 
 		if v := all[0].Published(q); v != q.At(0.95) {
-			t.Fatalf("publishes %v of %v", v, q)
+			t.Fatalf("Published = %v of %v, want the 0.95 quantile", v, q)
 		}
 	}
 }
@@ -136,13 +136,13 @@ func TestFailingSource(t *testing.T) {
 		for _, ticket := range tickets {
 			s := p.Status(ticket.Key)
 			if s.State != Ready || !s.Stale || s.Err == nil || s.Age < 10*time.Minute {
-				t.Fatalf("%+v", s)
+				t.Fatalf("Status = %+v, want Ready and stale with an error", s)
 			}
 		}
 
 		all, err := p.Forecast(tickets[3].Key, time.Hour)
 		if err != nil || len(all) != 1 || all[0].End().Before(time.Now().Add(time.Hour)) {
-			t.Fatalf("not served while the source fails: %v", err)
+			t.Fatalf("Forecast while the source fails = %v, want one up to an hour from now", err)
 		}
 
 		source.set(nil)
@@ -151,7 +151,7 @@ func TestFailingSource(t *testing.T) {
 
 		for i, ticket := range tickets {
 			if s := p.Status(ticket.Key); s.Stale || s.Err != nil {
-				t.Errorf("%d: %+v after the source is back", i, s)
+				t.Errorf("Status of request %d after the source is back = %+v, want no error and not stale", i, s)
 			}
 		}
 
@@ -170,10 +170,10 @@ func TestFailureFromTheStart(t *testing.T) {
 		time.Sleep(time.Minute)
 
 		if s := p.Status(key); s.State != Failed || s.Err == nil {
-			t.Errorf("%+v", s)
+			t.Errorf("Status = %+v, want Failed with an error", s)
 		}
 		if all, err := p.Forecast(key, time.Hour); err != nil || len(all) != 0 {
-			t.Errorf("%d forecasts, %v", len(all), err)
+			t.Errorf("Forecast has %d series, %v, want none", len(all), err)
 		}
 
 		source.set(nil)
@@ -181,7 +181,7 @@ func TestFailureFromTheStart(t *testing.T) {
 		synctest.Wait()
 
 		if s := p.Status(key); s.State != Ready {
-			t.Errorf("%+v", s)
+			t.Errorf("Status = %+v, want Ready", s)
 		}
 	})
 }
@@ -197,13 +197,13 @@ func TestRefusedQuery(t *testing.T) {
 		synctest.Wait()
 
 		if s := p.Status(tickets[0].Key); s.State != Failed || !errors.Is(s.Err, refused) {
-			t.Errorf("%+v", s)
+			t.Errorf("Status of the refused query = %+v, want Failed with %v", s, refused)
 		}
 		if s := p.Status(tickets[1].Key); s.State != Ready || s.Stale {
-			t.Errorf("%+v", s)
+			t.Errorf("Status of the other query = %+v, want Ready and not stale", s)
 		}
 		if source.asked > 9 {
-			t.Errorf("a refused query was sent %d times in an hour", source.asked)
+			t.Errorf("a refused query was sent %d times in an hour, want 9 or less", source.asked)
 		}
 	})
 }
@@ -242,17 +242,17 @@ func TestHistoriesDoNotHoldUpRefreshes(t *testing.T) {
 
 		tickets := p.Set("b", many)
 		if s := p.Status(tickets[0].Key); s.State != Pending || time.Since(began) > 0 {
-			t.Errorf("%+v after %s", s, time.Since(began))
+			t.Errorf("Status = %+v after %s, want Pending at once", s, time.Since(began))
 		}
 
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 
 		if s := p.Status(key); s.Stale || s.Age > 5*time.Minute {
-			t.Errorf("a live series waited for histories: %+v", s)
+			t.Errorf("Status of a live series beside histories = %+v, want a sample of the last 5 minutes", s)
 		}
 		if h, _ := source.reads(); h > 1+3*21 {
-			t.Errorf("%d histories in ten minutes: more than three at once", h)
+			t.Errorf("%d histories were read in ten minutes, want at most three at once", h)
 		}
 	})
 }
@@ -280,7 +280,7 @@ func TestHistoriesOfOneNamespaceLeaveAWorker(t *testing.T) {
 		synctest.Wait()
 
 		if s := p.Status(key); s.State != Ready {
-			t.Errorf("after 100 s: %+v", s)
+			t.Errorf("Status after 100 s = %+v, want Ready", s)
 		}
 	})
 }
@@ -305,17 +305,17 @@ func TestNewAndVanishedWorkloads(t *testing.T) {
 
 		all, err := p.Forecast(tickets[0].Key, time.Hour)
 		if err != nil || len(all) != 1 || all[0].Reason == "" {
-			t.Errorf("brand-new: %v, %v", all, err)
+			t.Errorf("Forecast of a new workload = %v, %v, want one with a reason", all, err)
 		}
 		if s := p.Status(tickets[1].Key); s.State != Empty {
-			t.Errorf("%+v", s)
+			t.Errorf("Status = %+v, want Empty", s)
 		}
 
 		time.Sleep(time.Hour)
 		synctest.Wait()
 
 		if s := p.Status(tickets[2].Key); s.State != Ready || !s.Stale || s.Err != nil {
-			t.Errorf("a workload that stopped: %+v", s)
+			t.Errorf("Status of a workload that stopped = %+v, want Ready and stale without an error", s)
 		}
 	})
 }
@@ -370,10 +370,10 @@ func TestCheckpoints(t *testing.T) {
 						t.Errorf("%s: %d histories read, %d restored; want %d and %d", name, h, p.Counts().Restored, histories, restored)
 					}
 					if s := p.Status(key); s.State != Ready || s.Stale || s.Series != 1 {
-						t.Errorf("%s: %+v", name, s)
+						t.Errorf("%s: Status = %+v, want one series, Ready and not stale", name, s)
 					}
 					if all, err := p.Forecast(key, time.Hour); err != nil || len(all) != 1 {
-						t.Errorf("%s: %v", name, err)
+						t.Errorf("%s: Forecast = %d series, %v, want one", name, len(all), err)
 					}
 
 					cancel()
@@ -391,7 +391,7 @@ func TestCheckpoints(t *testing.T) {
 			}
 
 			if algorithm == registry.Auto && len(content) > 40<<10 {
-				t.Errorf("a checkpoint of %d bytes", len(content))
+				t.Errorf("the checkpoint has %d bytes, want at most 40 KiB", len(content))
 			}
 
 			t.Logf("checkpoint: %d bytes", len(content))
@@ -422,14 +422,14 @@ func TestCheckpoints(t *testing.T) {
 			run("damaged", 1, 0, 1)
 			for name := range foreign {
 				if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-					t.Errorf("%s is still there", name)
+					t.Errorf("%s is still there, want it removed", name)
 				}
 			}
 
 			run("repaired", 0, 1, 1)
 			for name, want := range newer {
 				if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
-					t.Errorf("%s of a newer version has %q, %v", name, got, err)
+					t.Errorf("%s of a newer version has %q, %v, want %q", name, got, err, want)
 				}
 			}
 
@@ -442,7 +442,7 @@ func TestCheckpoints(t *testing.T) {
 			p.Forget("a")
 
 			if _, err := os.Stat(file); err == nil {
-				t.Error("the checkpoint of a forgotten series is still there")
+				t.Error("the checkpoint of a forgotten series is still there, want it removed")
 			}
 		})
 	}
@@ -466,7 +466,7 @@ func TestAccuracy(t *testing.T) {
 		time.Sleep(time.Minute)
 
 		if a := p.Accuracy(key); a.Samples != 0 || !math.IsNaN(a.WAPE) {
-			t.Errorf("%+v before anything came", a)
+			t.Errorf("Accuracy before the first sample = %+v, want no samples", a)
 		}
 
 		publish := func(until time.Time) {
@@ -484,15 +484,15 @@ func TestAccuracy(t *testing.T) {
 		publish(jump)
 		before := p.Accuracy(key)
 		if before.Samples < 300 || before.WAPE > 0.1 || before.Coverage < 0.8 || math.IsNaN(before.Skill) {
-			t.Errorf("%+v", before)
+			t.Errorf("Accuracy before the jump = %+v, want 300 samples or more, a WAPE of at most 0.1, a coverage of at least 0.8 and a skill", before)
 		}
 
 		publish(jump.Add(3 * time.Hour))
 		if after := p.Accuracy(key); after.WAPE < 2*before.WAPE || after.Coverage > before.Coverage {
-			t.Errorf("%+v after a jump, %+v before", after, before)
+			t.Errorf("Accuracy after a jump = %+v, before %+v, want a larger error and less coverage", after, before)
 		}
 		if o := p.Overall(); o != p.Accuracy(key) {
-			t.Errorf("overall %+v", o)
+			t.Errorf("Overall = %+v, want the accuracy of the only series", o)
 		}
 	})
 }
@@ -525,29 +525,29 @@ func TestExpressions(t *testing.T) {
 		synctest.Wait()
 
 		if h, _ := source.reads(); h != 3 {
-			t.Errorf("%d histories", h)
+			t.Errorf("%d histories were read, want 3", h)
 		}
 		if all, err := p.Forecast(tickets[0].Key, time.Hour); err != nil || len(all) != 3 || all[1].Labels["pod"] != "web-1" {
-			t.Errorf("%d series, %v", len(all), err)
+			t.Errorf("Forecast has %d series, %v, want 3, the second of pod web-1", len(all), err)
 		}
 		if s := p.Status(tickets[1].Key); s.Series != 10 || s.Dropped != 50 {
-			t.Errorf("%+v", s)
+			t.Errorf("Status = %+v, want 10 series and 50 dropped", s)
 		}
 
 		all, err := p.Forecast(tickets[2].Key, time.Hour)
 		if err != nil || len(all) != 1 || len(all[0].Values) < 60 {
-			t.Fatalf("%d series, %v", len(all), err)
+			t.Fatalf("Forecast has %d series, %v, want 1 with 60 values or more", len(all), err)
 		}
 
 		if v := all[0].Published(all[0].Values[0]); v != 3 {
-			t.Errorf("the 0.6 quantile of 1, 2 and 3 with half as much again is %v", v)
+			t.Errorf("the 0.6 quantile of 1, 2 and 3 with half as much again is %v, want 3", v)
 		}
 
 		time.Sleep(time.Hour)
 		synctest.Wait()
 
 		if all, err := p.Forecast(tickets[0].Key, time.Hour); err != nil || len(all) != 2 {
-			t.Errorf("%d series after one vanished, %v", len(all), err)
+			t.Errorf("%d series after one vanished, %v, want 2", len(all), err)
 		}
 	})
 }
@@ -574,17 +574,17 @@ func TestBadRequests(t *testing.T) {
 	disk.Query.Resource = "disk"
 	for i, ticket := range p.Set("a", []Request{{}, bad, unknown, disk, {Query: Query{Resource: metrics.CPU}}}) {
 		if ticket.Err == nil {
-			t.Errorf("request %d is accepted", i)
+			t.Errorf("Set accepts request %d, want an error", i)
 		}
 	}
 
 	for i, ticket := range p.Set("a", []Request{cpuOf("a"), cpuOf("b"), cpuOf("c")}) {
 		if (ticket.Err != nil) != (i == 2) {
-			t.Errorf("request %d beyond the limit of two: %v", i, ticket.Err)
+			t.Errorf("Set beyond the limit of two: request %d has error %v, want one for request 2 alone", i, ticket.Err)
 		}
 	}
 
 	if _, err := New(Config{}); err == nil {
-		t.Error("an empty configuration is accepted")
+		t.Error("New accepts an empty configuration, want an error")
 	}
 }

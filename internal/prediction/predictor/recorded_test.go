@@ -34,7 +34,7 @@ func recordedFiles(t *testing.T, suffix string) map[string][]byte {
 
 	paths, err := filepath.Glob("testdata/*" + suffix + recordedSuffix)
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("no recorded files of %s, %v", suffix, err)
+		t.Fatalf("there are no recorded files of %s, %v, want 1 or more", suffix, err)
 	}
 
 	out := map[string][]byte{}
@@ -106,7 +106,7 @@ func restartOn(
 
 		all, err := p.Forecast(key, time.Hour)
 		if err != nil || len(all) != 1 {
-			t.Fatalf("%d forecasts, %v", len(all), err)
+			t.Fatalf("Forecast has %d series, %v, want 1", len(all), err)
 		}
 
 		for _, q := range all[0].Values {
@@ -154,10 +154,10 @@ func TestRecordedCheckpoints(t *testing.T) {
 			}
 
 			if names := fileNames(t, dir); len(names) != 1 || !strings.HasSuffix(names[0], storeSuffix) {
-				t.Errorf("the directory has %v", names)
+				t.Errorf("the directory has %v, want one checkpoint", names)
 			}
 			if _, histories, restored := restartOn(t, registry.Auto, dir, nil, 2*time.Hour); histories != 0 || restored != 1 {
-				t.Errorf("the next start read %d histories and restored %d models", histories, restored)
+				t.Errorf("the next start read %d histories and restored %d models, want no history and 1 model", histories, restored)
 			}
 		})
 	}
@@ -184,7 +184,7 @@ func TestDowngradedCheckpoints(t *testing.T) {
 	}
 
 	if names := fileNames(t, dir); len(names) != len(newer)+1 {
-		t.Errorf("the directory has %v", names)
+		t.Errorf("the directory has %v, want the files of newer versions and one checkpoint", names)
 	}
 }
 

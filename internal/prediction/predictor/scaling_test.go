@@ -39,20 +39,20 @@ func advise(t *testing.T, p *Predictor, key Key, caller string) Advice {
 
 	all, err := p.Forecast(key, 2*time.Hour)
 	if err != nil || len(all) != 1 {
-		t.Fatalf("%d forecasts, error %v", len(all), err)
+		t.Fatalf("Forecast has %d series, error %v, want 1", len(all), err)
 	}
 
 	a, ok := p.Advise(key, caller, "resource.cpu", all[0].Forecast)
 	if !ok {
-		t.Fatalf("nothing is kept for %s", caller)
+		t.Fatalf("Advise for %s has no evaluator, want one", caller)
 	}
 
 	return a
 }
 
-// TestAccountOfAPastThatIsReadAtOnce checks that a history is evaluated when it is read, and that a restart continues
+// TestAdvise_FirstHistory checks that a history is evaluated when it is read, and that a restart continues
 // from the state.
-func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
+func TestAdvise_FirstHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		source := &fakeSource{use: officeHours}
@@ -63,7 +63,7 @@ func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 
 		first := advise(t, p, key, "a")
 		if !first.Use || first.Lead < 4*time.Minute+75*time.Second || first.SparedShortage < 0.5 || first.ExtraCost > scaling.DefaultBudget {
-			t.Errorf("after a past of two weeks: %+v", first)
+			t.Errorf("Advise after a past of two weeks = %+v, want the forecast in use within the budget", first)
 		}
 
 		// A history that starts a moment ago has no information; the state has.
@@ -86,7 +86,7 @@ func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 
 			got, ok := again.Advise(key, "a", "resource.cpu", forecastNow(t, again, key))
 			if learns := strings.Contains(got.Reason, "learning"); !ok || learns != c.learns || got.Use == c.learns {
-				t.Errorf("with %d bytes of state: %+v", len(c.state), got.Choice)
+				t.Errorf("Advise with %d bytes of state = %+v, want the forecast in use unless it is learning", len(c.state), got.Choice)
 			}
 		}
 	})
@@ -102,19 +102,19 @@ func TestScalingBudget(t *testing.T) {
 			synctest.Wait()
 
 			if got := advise(t, p, key, "a"); got.Use != want || got.ExtraCost > budget {
-				t.Errorf("budget %v: %+v", budget, got.Choice)
+				t.Errorf("Advise with budget %v = %+v, want a choice within the budget", budget, got.Choice)
 			}
 		}
 	})
 }
 
-// TestAccountsAreTheCallers checks that each caller has, changes and removes its own evaluation.
-func TestAccountsAreTheCallers(t *testing.T) {
+// TestEvaluators_PerCaller checks that each caller has, changes and removes its own evaluation.
+func TestEvaluators_PerCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := start(t, &fakeSource{use: officeHours}, nil)
 		key := p.Set("a", []Request{scalesBy("web", nil)})[0].Key
 		if other := p.Set("b", []Request{cpuOf("web")}); other[0].Key != key {
-			t.Error("an account makes another series")
+			t.Error("Set with an evaluator has another key, want the same series")
 		}
 
 		time.Sleep(time.Second)
@@ -122,7 +122,7 @@ func TestAccountsAreTheCallers(t *testing.T) {
 		before := advise(t, p, key, "a")
 
 		if _, kept := p.Advise(key, "b", "resource.cpu", forecastNow(t, p, key)); kept {
-			t.Error("b has an account and never asked for one")
+			t.Error("Advise for b has an evaluator, want none: b requested none")
 		}
 
 		bigger := scalesBy("web", nil)
@@ -131,18 +131,18 @@ func TestAccountsAreTheCallers(t *testing.T) {
 		p.Set("a", []Request{bigger})
 
 		if after := advise(t, p, key, "a"); after.Level != before.Level || after.Lead > before.Lead {
-			t.Errorf("pods of another size: %+v, then %+v", before, after)
+			t.Errorf("Advise for pods of another size = %+v, then %+v, want the same level and no longer lead", before, after)
 		}
 
 		bad := scalesBy("web", nil)
 		bad.Scaling.Plant.Target = 7
 		if got := p.Set("a", []Request{bad}); got[0].Err == nil {
-			t.Error("takes a target of 700 %")
+			t.Error("Set accepts a target of 700 %, want an error")
 		}
 
 		p.Forget("a")
 		if _, kept := p.Advise(key, "a", "resource.cpu", forecastNow(t, p, key)); kept {
-			t.Error("the account of a caller that has left is kept")
+			t.Error("Advise has an evaluator of a caller that has left, want none")
 		}
 	})
 }
@@ -152,7 +152,7 @@ func forecastNow(t *testing.T, p *Predictor, key Key) forecast.Forecast {
 
 	all, err := p.Forecast(key, 2*time.Hour)
 	if err != nil || len(all) != 1 {
-		t.Fatalf("%d forecasts, error %v", len(all), err)
+		t.Fatalf("Forecast has %d series, error %v, want 1", len(all), err)
 	}
 
 	return all[0].Forecast

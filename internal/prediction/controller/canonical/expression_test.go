@@ -54,7 +54,7 @@ func FuzzExpression(f *testing.F) {
 	f.Fuzz(func(t *testing.T, expression string) {
 		got := Expression(expression)
 		if again := Expression(got); again != got {
-			t.Fatalf("%q becomes %q and then %q", expression, got, again)
+			t.Fatalf("%q becomes %q and then %q, want the same again", expression, got, again)
 		}
 
 		before, err := p.ParseExpr(expression)
@@ -64,11 +64,11 @@ func FuzzExpression(f *testing.F) {
 
 		after, err := p.ParseExpr(got)
 		if err != nil {
-			t.Fatalf("%q becomes %q: %v", expression, got, err)
+			t.Fatalf("Expression(%q) = %q: %v, want PromQL", expression, got, err)
 		}
 
 		if a, b := text(before), text(after); a != b {
-			t.Fatalf("%q becomes %q: %s is not %s", expression, got, b, a)
+			t.Fatalf("Expression(%q) = %q, which reads %s, want %s", expression, got, b, a)
 		}
 	})
 }
