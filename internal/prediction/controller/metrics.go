@@ -138,6 +138,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	objects := maps.Clone(m.objects)
 	m.mu.Unlock()
+
 	names := slices.SortedFunc(maps.Keys(objects), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
 
 	var domestic, foreign []metricSamples
@@ -147,8 +148,10 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			if identifiers[sample.identifier] {
 				continue // stored before the CRD rejected it
 			}
+
 			identifiers[sample.identifier] = true
 			m.collect(ch, name, sample)
+
 			if sample.namespace == name.Namespace {
 				domestic = append(domestic, sample)
 			} else {
@@ -156,6 +159,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 	}
+
 	collectForecasts(ch, slices.Concat(domestic, foreign))
 }
 
@@ -167,6 +171,7 @@ func collectForecasts(ch chan<- prometheus.Metric, all []metricSamples) {
 		if !sample.hasForecast || seen[labels] {
 			continue
 		}
+
 		seen[labels] = true
 		seriesguard.Send(ch, forecastDesc, prometheus.GaugeValue, sample.forecast, labels[:]...)
 	}
