@@ -157,12 +157,12 @@ func TestLongGaps(t *testing.T) {
 	} {
 		report, err := Run([]Named{{name, hourly(36, f)}}, rules, series.CPU)
 		if err != nil || len(report.Series) != 2 {
-			t.Fatalf("%s: %+v, %v", name, report, err)
+			t.Fatalf("%s: Run() = %+v, %v, want a report of two rules", name, report, err)
 		}
 
 		for _, s := range report.Series {
 			if s.Slack < 0 || s.Slack > 0.2 || s.Violation > 0.05 {
-				t.Errorf("%s: %+v", name, s)
+				t.Errorf("%s: %+v, want a slack of at most 0.2 and violations of at most 0.05", name, s)
 			}
 		}
 	}
