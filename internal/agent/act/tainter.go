@@ -145,7 +145,7 @@ func (t *Tainter) Run(ctx context.Context) error {
 		pause = min(max(2*pause, minRetry), maxRetry)
 		if logged != err.Error() && ctx.Err() == nil {
 			logged = err.Error()
-			t.cfg.Log.Error(err, "failed to update the taint or condition of the node; will retry")
+			t.cfg.Log.Error(err, "updating the taint or condition of the node; retrying")
 		}
 	}
 }

@@ -394,7 +394,7 @@ func TestOutage(t *testing.T) {
 	f.uses(9000)
 
 	a.awaitLog(t, "action=evict", "outcome=failed", "the API server has not")
-	a.awaitLog(t, "failed to update the taint or condition of the node")
+	a.awaitLog(t, "updating the taint or condition of the node")
 	back()
 	f.evicted("first")
 	becomes(t, f.c, f.name, true)
