@@ -127,8 +127,16 @@ func setAdoptionType(ctx context.Context, c client.Client, rec *analysisv1alpha1
 // setAdoptionLabel sets the label of a workload that disables its adoption; nil removes it.
 func setAdoptionLabel(ctx context.Context, c client.Client, rec *analysisv1alpha1.Recommendation, value any, options []client.PatchOption) error {
 	ref := rec.Spec.TargetRef
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+
+	// Who writes the Recommendation chooses the target, and the API server ignores the namespace of a cluster-scoped one: a click
+	// would label a Node or a Namespace with the rights of the person.
+	if _, ok := targetsnapshot.SupportedKind(kind.Group, kind.Kind); !ok {
+		return fmt.Errorf("%s %s/%s: pods of this kind are not adopted", ref.Kind, rec.Namespace, ref.Name)
+	}
+
 	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	o.SetGroupVersionKind(kind)
 	o.SetNamespace(rec.Namespace)
 	o.SetName(ref.Name)
 
