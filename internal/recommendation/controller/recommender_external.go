@@ -33,7 +33,12 @@ func newExternalRecommender(r recommend.Recommender) recommender {
 				return nil, err
 			}
 
-			return externalEvaluator{evaluation: evaluation, needs: evaluation.Prepare()}, nil
+			needs := evaluation.Prepare()
+			if needs.Usage < 0 || needs.Totals && needs.Usage == 0 {
+				return nil, fmt.Errorf("recommender %s: a history of %s cannot be read (totals: %t)", r.Name, needs.Usage, needs.Totals)
+			}
+
+			return externalEvaluator{evaluation: evaluation, needs: needs}, nil
 		},
 	}
 }

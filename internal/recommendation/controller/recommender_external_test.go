@@ -196,3 +196,14 @@ func TestRegistry_ParseSettings(t *testing.T) {
 		})
 	}
 }
+
+// TestExternalRecommender_ImpossibleNeeds checks that totals without a history are an error of the rule, not a panic of craned.
+func TestExternalRecommender_ImpossibleNeeds(t *testing.T) {
+	for _, needs := range []recommend.Needs{{Totals: true}, {Usage: -time.Hour}} {
+		r, observed := newScripted(needs, recommend.Recommendation{}, nil)
+		f, _ := runMine(t, r)
+		if _, message := f.ready(); !strings.Contains(message, "cannot be read") || len(*observed) != 0 {
+			t.Errorf("needs %+v: rule says %q after %d observations, want an error and none", needs, message, len(*observed))
+		}
+	}
+}
