@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"crane.io/crane/internal/component/recovery"
 )
 
 // Operation is a JSON patch operation (RFC 6902) on the JSON of the pod.
@@ -149,7 +151,7 @@ type mutation struct {
 func (c *Chain) mutate(ctx context.Context, pod *corev1.Pod, raw []byte) mutation {
 	var out mutation
 	for _, m := range c.mutators {
-		operations, next, err := callMutator(m, pod, raw)
+		operations, next, err := callMutator(ctx, m, pod, raw)
 		switch {
 		case err != nil:
 			c.calls.WithLabelValues(m.Name(), "failed").Inc()
@@ -175,16 +177,20 @@ func (c *Chain) mutate(ctx context.Context, pod *corev1.Pod, raw []byte) mutatio
 	return out
 }
 
-// callMutator calls one mutator and applies its operations to a copy; a panic is an error.
-func callMutator(m Mutator, pod *corev1.Pod, raw []byte) (operations []Operation, next []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			operations = nil
-			next = nil
-			err = fmt.Errorf("panic: %v", r)
-		}
-	}()
+// callMutator calls one mutator and applies its operations to a copy. A panic is an error without its value, because the error becomes a
+// warning for whoever creates the pod.
+func callMutator(ctx context.Context, m Mutator, pod *corev1.Pod, raw []byte) (operations []Operation, next []byte, err error) {
+	err = recovery.Call(ctx, func() error {
+		var err error
+		operations, next, err = applyMutator(m, pod, raw)
 
+		return err
+	})
+
+	return operations, next, err
+}
+
+func applyMutator(m Mutator, pod *corev1.Pod, raw []byte) (operations []Operation, next []byte, err error) {
 	operations, err = m.Mutate(pod.DeepCopy())
 	if err != nil || len(operations) == 0 {
 		return nil, nil, err

@@ -140,6 +140,11 @@ func TestHandle_Mutators(t *testing.T) {
 		t.Errorf("changed-by is %q, want one,two", by)
 	}
 
+	for _, warning := range answer.Warnings {
+		if strings.Contains(warning, "panic: no") {
+			t.Errorf("Handle returned warning %q, want none with the value of a panic", warning)
+		}
+	}
 	if got := answer.Warnings; len(got) != 6 || got[0] != "crane: the pod is created without the changes of error: no" {
 		t.Errorf("Handle returned warnings %q, want one for each of the 6 mutators that fail", got)
 	}
