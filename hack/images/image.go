@@ -42,7 +42,7 @@ const (
 	caPath     = "etc/ssl/certs/ca-certificates.crt"
 	user       = "65532:65532"
 	title      = "Crane "
-	licence    = "Apache-2.0"
+	license    = "Apache-2.0"
 	// zstdLevel selects the encoder's best compression.
 	zstdLevel = 22
 )
@@ -102,7 +102,7 @@ func (c imageContent) labels() map[string]string {
 	out := map[string]string{
 		"org.opencontainers.image.title":    title + c.command,
 		"org.opencontainers.image.version":  c.version,
-		"org.opencontainers.image.licenses": licence,
+		"org.opencontainers.image.licenses": license,
 		"org.opencontainers.image.created":  c.created.Format(time.RFC3339),
 	}
 

@@ -124,7 +124,7 @@ func spdx(c imageContent, digest string) ([]byte, error) {
 		Namespace:    "https://crane.io/spdx/" + c.command + "/" + digest,
 		CreationInfo: spdxCreation{Created: c.created.Format(time.RFC3339), Creators: []string{"Tool: crane-images"}},
 		Packages: []spdxPackage{{
-			ID: root, Name: c.command, Version: c.version, DownloadLocation: unknown, LicenseDeclared: licence,
+			ID: root, Name: c.command, Version: c.version, DownloadLocation: unknown, LicenseDeclared: license,
 			Checksums: []spdxChecksum{{"SHA256", hex.EncodeToString(sum[:])}},
 		}},
 		Relationships: []spdxRelationship{{"SPDXRef-DOCUMENT", "DESCRIBES", root}},

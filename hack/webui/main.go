@@ -144,12 +144,12 @@ func bundle(source string) (map[string][]byte, error) {
 		return nil, fmt.Errorf("reading the icon: %w", err)
 	}
 
-	notices, err := licences(source)
+	notices, err := licenses(source)
 	if err != nil {
 		return nil, err
 	}
 
-	files := map[string][]byte{"icon.svg": icon, "licences.txt": notices}
+	files := map[string][]byte{"icon.svg": icon, "licenses.txt": notices}
 	for _, f := range result.OutputFiles {
 		name := filepath.Base(f.Path)
 		files[name] = f.Contents
@@ -163,13 +163,13 @@ func bundle(source string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// licences returns the licences of the libraries in the bundle.
-func licences(source string) ([]byte, error) {
+// licenses returns the licenses of the libraries in the bundle.
+func licenses(source string) ([]byte, error) {
 	var b bytes.Buffer
 	for _, library := range []string{"preact", "uplot"} {
 		text, err := os.ReadFile(filepath.Join(source, "node_modules", library, "LICENSE"))
 		if err != nil {
-			return nil, fmt.Errorf("reading the licence of %s: %w", library, err)
+			return nil, fmt.Errorf("reading the license of %s: %w", library, err)
 		}
 
 		fmt.Fprintf(&b, "%s\n\n%s\n\n", library, strings.TrimSpace(string(text)))

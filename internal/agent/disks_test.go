@@ -32,7 +32,7 @@ func (n *interferenceFixture) works(mebi ...float64) {
 
 // TestDiskInterference checks the path from kernel files to the victim for a pod that waits for disks, without CPU throttling.
 func TestDiskInterference(t *testing.T) {
-	n := neighboursOn(t, kernel.Spec{Disk: 100 << 20}, strings.NewReplacer("pod_interference_cpu_ratio", "pod_interference_io_ratio", "throttle:", "eviction: {}, throttle:").Replace(interferenceRules))
+	n := neighborsOn(t, kernel.Spec{Disk: 100 << 20}, strings.NewReplacer("pod_interference_cpu_ratio", "pod_interference_io_ratio", "throttle:", "eviction: {}, throttle:").Replace(interferenceRules))
 	n.works(20, 50, 1)
 
 	for range 27 {
@@ -61,7 +61,7 @@ func TestDiskInterference(t *testing.T) {
 // TestDiskRule checks the path from kernel files to the victim for a rule on a disk of the node: the largest reader, once it is known,
 // without CPU throttling.
 func TestDiskRule(t *testing.T) {
-	n := neighboursOn(t, kernel.Spec{Disk: 200 << 20}, strings.NewReplacer("pod_interference_cpu_ratio, value: 100m", "disk_read_kibps, value: 60Ki", "throttle:", "eviction: {}, throttle:").Replace(interferenceRules))
+	n := neighborsOn(t, kernel.Spec{Disk: 200 << 20}, strings.NewReplacer("pod_interference_cpu_ratio, value: 100m", "disk_read_kibps, value: 60Ki", "throttle:", "eviction: {}, throttle:").Replace(interferenceRules))
 	for i, load := range []kernel.Load{{CPU: 0.1}, {CPU: 2, Read: 5 << 20}, {CPU: 0.1, Read: 80 << 20}} {
 		id := containerID(string(rune('1' + i)))
 		if err := n.host.SetDemand(strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", id, load); err != nil {
@@ -208,9 +208,9 @@ func TestDryRunBeside(t *testing.T) {
 
 	dry := *n.parts.Options
 	dry.DryRun = true
-	write(n.parts.Options, "learnt by the one that acts")
+	write(n.parts.Options, "learned by the one that acts")
 
-	if got := knows(&dry); got != "learnt by the one that acts" {
+	if got := knows(&dry); got != "learned by the one that acts" {
 		t.Errorf("the dry run restores %q, want the agent's baseline", got)
 	}
 
@@ -218,7 +218,7 @@ func TestDryRunBeside(t *testing.T) {
 	n.tick(1)
 	before := files(t, dry.StateDir)
 	n.clock.Step(time.Minute)
-	write(&dry, "learnt by the dry run")
+	write(&dry, "learned by the dry run")
 
 	after := files(t, dry.StateDir)
 	if len(after) != len(before)+1 || after[dryRunBaselinesFile] == "" {
@@ -231,10 +231,10 @@ func TestDryRunBeside(t *testing.T) {
 		}
 	}
 
-	if got := knows(n.parts.Options); got != "learnt by the one that acts" {
+	if got := knows(n.parts.Options); got != "learned by the one that acts" {
 		t.Errorf("the agent restores %q, want its own baseline", got)
 	}
-	if got := knows(&dry); got != "learnt by the dry run" {
+	if got := knows(&dry); got != "learned by the dry run" {
 		t.Errorf("the dry run restores %q, want its own baseline", got)
 	}
 }

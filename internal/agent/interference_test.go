@@ -57,10 +57,10 @@ type interferenceFixture struct {
 
 func newInterferenceFixture(t *testing.T, v1 bool) *interferenceFixture {
 	t.Helper()
-	return neighboursOn(t, kernel.Spec{V1: v1}, interferenceRules)
+	return neighborsOn(t, kernel.Spec{V1: v1}, interferenceRules)
 }
 
-func neighboursOn(t *testing.T, spec kernel.Spec, rules string) *interferenceFixture {
+func neighborsOn(t *testing.T, spec kernel.Spec, rules string) *interferenceFixture {
 	t.Helper()
 
 	n := &interferenceFixture{t: t, dir: t.TempDir(), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), group: map[string]string{}}

@@ -214,7 +214,7 @@ func findLeftQuotas(state *cluster.State, snapshot *observe.Snapshot) []leftQuot
 
 	corrected := slices.DeleteFunc(slices.Clone(state.Pods), func(pod *corev1.Pod) bool {
 		_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-		return mirror || pod.Spec.Resources != nil || optout.Labelled(pod.Labels) || isResizing(pod)
+		return mirror || pod.Spec.Resources != nil || optout.Labeled(pod.Labels) || isResizing(pod)
 	})
 
 	pods := inventory.New(corrected, func(*corev1.Pod) []string { return nil }, func(*corev1.Pod) string { return "" })

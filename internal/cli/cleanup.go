@@ -23,7 +23,7 @@ import (
 )
 
 const cleanupLong = `Cleanup node removes what crane-agent left on nodes after its DaemonSet is gone: limits of pods that an agent set and did not undo, and the
-directory /var/lib/crane-agent. On each node it runs a pod of the agent's image with --cleanup, as root, and deletes it afterwards. It names the nodes on
+directory /var/lib/crane-agent. On each node it runs a pod of the agent's image with --cleanup, as root, and deletes it afterward. It names the nodes on
 which CPU quotas of gocrane's agent may be left, which it does not restore.`
 
 const (

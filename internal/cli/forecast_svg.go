@@ -39,7 +39,7 @@ func renderSVG(w io.Writer, all []seriesForecast) error {
 
 // drawPanel draws the chart of one series.
 func (f seriesForecast) drawPanel(m *svg.Image) {
-	const grey = "#555555"
+	const gray = "#555555"
 	const leftEdge = float64(svgLeft)
 	const rightEdge = float64(svgWidth - svgRight)
 	const bottomEdge = float64(svgHeight - svgBottom)
@@ -52,7 +52,7 @@ func (f seriesForecast) drawPanel(m *svg.Image) {
 	m.Text(svg.Point{X: leftEdge, Y: 16}, lines[0], "font-weight", "bold")
 
 	for i, line := range lines[1:] {
-		m.Text(svg.Point{X: leftEdge, Y: float64(32 + 14*i)}, line, "fill", grey)
+		m.Text(svg.Point{X: leftEdge, Y: float64(32 + 14*i)}, line, "fill", gray)
 	}
 
 	for i := range svgTicks + 1 {
@@ -90,5 +90,5 @@ func (f seriesForecast) drawPanel(m *svg.Image) {
 	m.Polyline(quantiles[0], "stroke", "#b3440a", "stroke-width", "1.5")
 	start := x(f.forecast.Start)
 	m.Line(svg.Point{X: start, Y: svgTop}, svg.Point{X: start, Y: bottomEdge}, "stroke", "#888888", "stroke-dasharray", "4 3")
-	m.Text(svg.Point{X: rightEdge, Y: svgHeight - 4}, "blue: history; line: p50; bands: to p90, p95, p99", "text-anchor", "end", "fill", grey)
+	m.Text(svg.Point{X: rightEdge, Y: svgHeight - 4}, "blue: history; line: p50; bands: to p90, p95, p99", "text-anchor", "end", "fill", gray)
 }

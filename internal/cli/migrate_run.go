@@ -350,9 +350,9 @@ func newMigrateFinishCommand(s Streams) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "finish",
-		Short: "Remove the backup: there is no way back afterwards",
+		Short: "Remove the backup: there is no way back afterward",
 		Args:  noArgs,
-		Long:  "Finish removes the state file with the backup, and the journal of a migration of which every step is done. It cannot be undone. It names the nodes on which CPU quotas of\ngocrane's agent may be left; crane-agent restores them afterwards as well.",
+		Long:  "Finish removes the state file with the backup, and the journal of a migration of which every step is done. It cannot be undone. It names the nodes on which CPU quotas of\ngocrane's agent may be left; crane-agent restores them afterward as well.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
 				return usageError(errors.New("finish cannot be undone: confirm it with --yes, after crane migrate export if you want to keep a copy"))

@@ -27,7 +27,7 @@ const reportLong = `Report prints, for one month in UTC, what the nodes cost, wh
 namespace, at the prices of craned's price book. craned records both every few minutes in the ConfigMap crane-savings of its
 namespace, for 36 months. Prometheus is not read.
 
-Promised is the price of the difference between the requests before the adoption and the recommended ones; realised is that of the
+Promised is the price of the difference between the requests before the adoption and the recommended ones; realized is that of the
 difference to the requests of the running pods. A lower request releases capacity; the bill falls when nodes are removed. Time
 without a running craned is in no amount and is printed as not observed.
 
@@ -62,7 +62,7 @@ func newReportCommand(s Streams) *cobra.Command {
 	o := &reportOptions{}
 	cmd := &cobra.Command{
 		Use:     "report",
-		Short:   "Print the promised and the realised savings of a month",
+		Short:   "Print the promised and the realized savings of a month",
 		Long:    reportLong,
 		Example: reportExample,
 		Args:    noArgs,

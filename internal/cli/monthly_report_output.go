@@ -44,7 +44,7 @@ type reportTable struct {
 func (r *monthlyReport) tables() []reportTable {
 	var out []reportTable
 	for _, a := range r.accounts {
-		t := reportTable{Currency: a.Currency, Header: []string{"NAMESPACE", "COST", "PROMISED", "REALISED", "OF PROMISED", "NOT ADOPTED"}}
+		t := reportTable{Currency: a.Currency, Header: []string{"NAMESPACE", "COST", "PROMISED", "REALIZED", "OF PROMISED", "NOT ADOPTED"}}
 		for _, name := range namespacesByCost(a) {
 			t.Rows = append(t.Rows, reportRow(name, a.Namespaces[name]))
 		}
@@ -66,10 +66,10 @@ func namespacesByCost(a savings.Account) []string {
 func reportRow(name string, a savings.Amounts) []string {
 	share := emptyCell
 	if a.Promised > 0 {
-		share = strconv.FormatFloat(a.Realised/a.Promised*100, 'f', 0, 64) + "%"
+		share = strconv.FormatFloat(a.Realized/a.Promised*100, 'f', 0, 64) + "%"
 	}
 
-	return []string{name, formatMoney(a.Cost), formatMoney(a.Promised), formatMoney(a.Realised), share, formatMoney(a.Available)}
+	return []string{name, formatMoney(a.Cost), formatMoney(a.Promised), formatMoney(a.Realized), share, formatMoney(a.Available)}
 }
 
 // title names the month and the currencies.
@@ -249,7 +249,7 @@ func renderReportCSV(w io.Writer, r *monthlyReport) error {
 
 			maps.Copy(line, map[string]string{
 				"ResourceType": "Namespace", "SubAccountId": r.cluster + "/" + name, "SubAccountName": name, "Tags": string(tags),
-				"x_PromisedSaving": decimal(amounts.Promised), "x_RealisedSaving": decimal(amounts.Realised), "x_AvailableSaving": decimal(amounts.Available),
+				"x_PromisedSaving": decimal(amounts.Promised), "x_RealisedSaving": decimal(amounts.Realized), "x_AvailableSaving": decimal(amounts.Available),
 			})
 
 			if err := writeColumns(out, columns, line); err != nil {

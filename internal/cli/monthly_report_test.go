@@ -37,7 +37,7 @@ func savingsConfigMap(t *testing.T) *corev1.ConfigMap {
 
 		err := r.Add(start.Add(time.Duration(i)*time.Hour), 90*time.Minute, savings.Sample{
 			Currency: "EUR", Cluster: 10, Unknown: 2,
-			Namespaces: map[string]savings.Amounts{"shop": {Cost: 6, Promised: 2, Realised: 1.5}, "a|b<i>": {Cost: 1, Promised: -1, Realised: -1, Available: 0.5}},
+			Namespaces: map[string]savings.Amounts{"shop": {Cost: 6, Promised: 2, Realized: 1.5}, "a|b<i>": {Cost: 1, Promised: -1, Realized: -1, Available: 0.5}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -109,8 +109,8 @@ func TestMonthlyReport(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if got.Schema != reportSchema || got.ObservedHours != 21 || got.ElapsedHours != 48 || got.Accounts[0].Namespaces["shop"].Realised != 31.5 {
-		t.Errorf("JSON of the report = %+v, want 21 of 48 hours and 31.5 realised in shop", got)
+	if got.Schema != reportSchema || got.ObservedHours != 21 || got.ElapsedHours != 48 || got.Accounts[0].Namespaces["shop"].Realized != 31.5 {
+		t.Errorf("JSON of the report = %+v, want 21 of 48 hours and 31.5 realized in shop", got)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestMonthlyReportFOCUS(t *testing.T) {
 		t.Errorf("%d rows cost %v, want 4 that cost 210", len(rows), sum)
 	}
 	if shop := rows[1]; column(shop, "ResourceName") != "shop" || column(shop, "x_RealisedSaving") != "31.500000" || column(shop, "Tags") != `{"namespace":"shop"}` {
-		t.Errorf("row of shop = %q, want a realised saving of 31.5 and the tag of the namespace", shop)
+		t.Errorf("row of shop = %q, want a realized saving of 31.5 and the tag of the namespace", shop)
 	}
 	if idle := rows[3]; column(idle, "ResourceName") != idleRow || column(idle, "x_RealisedSaving") != "" || column(idle, "EffectiveCost") != "63.000000" {
 		t.Errorf("row of idle capacity = %q, want a cost of 63 without a saving", idle)

@@ -121,7 +121,7 @@ func (r htmlReport) page() htmlPage {
 		return out
 	}
 
-	labelled := func(row []string) htmlRow {
+	labeled := func(row []string) htmlRow {
 		out := htmlRow{Cells: cells(row), Note: row[last]}
 		for i := range out.Cells {
 			if out.Cells[i].Text != "" {
@@ -134,12 +134,12 @@ func (r htmlReport) page() htmlPage {
 
 	page.Header = cells(titles)
 	for _, row := range s.rows {
-		page.Rows = append(page.Rows, labelled(cellTexts(row)))
+		page.Rows = append(page.Rows, labeled(cellTexts(row)))
 	}
 
 	r.linkRows(page.Rows, max(0, s.names-2))
 	if len(s.footer) > 0 {
-		footer := labelled(cellTexts(s.footer))
+		footer := labeled(cellTexts(s.footer))
 		page.Footer = &footer
 	}
 

@@ -144,7 +144,7 @@ func (i *Isolation) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&i.Unrestricted, "tenant-unrestricted-namespaces", i.Unrestricted,
 		"Namespaces beside Crane's own whose TimeSeriesPredictions read all series under --tenant-isolation.")
 	fs.BoolVar(&i.ClusterScope, "tenant-cluster-scope", i.ClusterScope,
-		"Honour queryScope Cluster under --tenant-isolation. Only for clusters with the admission policy crane-prediction-query-scope.")
+		"Honor queryScope Cluster under --tenant-isolation. Only for clusters with the admission policy crane-prediction-query-scope.")
 }
 
 func (i *Isolation) validate() field.ErrorList {

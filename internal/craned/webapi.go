@@ -149,7 +149,7 @@ func servingTLS(mgr manager.Manager, flag, dir string) (*tls.Config, error) {
 func (d *dependencies) pastSeries(templates *controller.NodeTemplates) webapi.PastSeries {
 	return func(
 		ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction, metric *predictionv1alpha1.PredictionMetric, w metrics.Window,
-	) ([]metrics.LabelledSeries, error) {
+	) ([]metrics.LabeledSeries, error) {
 		if err := templates.Check(ctx, tsp); err != nil {
 			return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
 		}
@@ -160,7 +160,7 @@ func (d *dependencies) pastSeries(templates *controller.NodeTemplates) webapi.Pa
 
 func (d *dependencies) readPast(
 	ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction, metric *predictionv1alpha1.PredictionMetric, w metrics.Window,
-) ([]metrics.LabelledSeries, error) {
+) ([]metrics.LabeledSeries, error) {
 	query, err := controller.QueryOf(tsp, metric, d.data.selector, d.isolation())
 	if err != nil {
 		return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
@@ -200,5 +200,5 @@ func (d *dependencies) readPast(
 		return nil, nil
 	}
 
-	return []metrics.LabelledSeries{{Series: past}}, nil
+	return []metrics.LabeledSeries{{Series: past}}, nil
 }

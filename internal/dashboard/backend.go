@@ -18,7 +18,7 @@ import (
 )
 
 // Backend answers for one cluster, or for a directory of files. Guard limits it to the rights of a person. All methods may be called at the same time; they return values that are
-// not changed afterwards. An error that is a *ResponseError has its own status and reason.
+// not changed afterward. An error that is a *ResponseError has its own status and reason.
 type Backend interface {
 	// Name is unique among the backends of a server.
 	Name() string

@@ -10,7 +10,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Thin converts a series to at most points values: neighbouring samples are merged, and the smallest and the largest of them are kept in
+// Thin converts a series to at most points values: neighboring samples are merged, and the smallest and the largest of them are kept in
 // their order, so that no extreme is lost. A gap is kept as null where all merged samples are gaps.
 func Thin(s series.Series, points int) (out contract.Series, thinned bool) {
 	n := len(s.Values)

@@ -96,8 +96,8 @@ type Sample struct {
 	Value  float64
 }
 
-// LabelledSeries is a series with the labels that the source returned.
-type LabelledSeries struct {
+// LabeledSeries is a series with the labels that the source returned.
+type LabeledSeries struct {
 	Labels Labels
 	series.Series
 }
@@ -113,7 +113,7 @@ type Querier interface {
 	// Instant evaluates a query at one time. It leaves out samples that are NaN or infinite.
 	Instant(ctx context.Context, query string, at time.Time) ([]Sample, error)
 	// Range evaluates a query on the grid of the window. Values that are missing, NaN or infinite are gaps.
-	Range(ctx context.Context, query string, w Window) ([]LabelledSeries, error)
+	Range(ctx context.Context, query string, w Window) ([]LabeledSeries, error)
 }
 
 // Stats are statistics of a source since its creation. All counts only increase.

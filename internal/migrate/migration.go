@@ -404,7 +404,7 @@ func (m *Migration) Recorded(ctx context.Context) (j *Journal, unverified, err e
 	return j, unverified, nil
 }
 
-// Finish removes the backup and the journal. There is no way back afterwards.
+// Finish removes the backup and the journal. There is no way back afterward.
 func (m *Migration) Finish(ctx context.Context) error {
 	j, err := m.open(ctx)
 	if err != nil {

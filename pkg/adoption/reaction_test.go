@@ -169,7 +169,7 @@ func TestReactionIsBounded(t *testing.T) {
 	}
 }
 
-// TestReactionDuringLowering checks that a raised pod keeps its request while the others are lowered, and gets the lower one afterwards;
+// TestReactionDuringLowering checks that a raised pod keeps its request while the others are lowered, and gets the lower one afterward;
 // and that a withdrawal ends the raise.
 func TestReactionDuringLowering(t *testing.T) {
 	for _, withdraw := range []bool{false, true} {

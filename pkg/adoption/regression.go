@@ -19,7 +19,7 @@ type Signals struct {
 	Throttled *series.Ratio
 }
 
-// findRegression returns the degradation since the last step, or "". During a step every signal counts; afterwards,
+// findRegression returns the degradation since the last step, or "". During a step every signal counts; afterward,
 // for Policy.BreakerWindow, only OOM kills.
 func findRegression(in Input, s State) string {
 	onlyKills := s.Phase == Resting && s.Steps > 0 && in.Now.Sub(s.StepAt) < in.Policy.BreakerWindow && !s.Current.Equal(s.Previous)

@@ -25,7 +25,7 @@ func Raise(from, goal Size, p Policy) (Size, bool) {
 	return to, changed
 }
 
-// Lower returns the size one step down towards its goal, and whether that changes anything. Replicas are not lowered below
+// Lower returns the size one step down toward its goal, and whether that changes anything. Replicas are not lowered below
 // minReplicas.
 func Lower(from, goal Size, p Policy, minReplicas int32) (Size, bool) {
 	to := from.Clone()

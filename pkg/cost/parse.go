@@ -39,7 +39,7 @@ type Selector struct {
 
 func (s Selector) empty() bool { return len(s.MatchLabels)+len(s.MatchExpressions) == 0 }
 
-// Matches reports whether the labels fulfil the selector. A missing label fulfils NotIn and DoesNotExist.
+// Matches reports whether the labels fulfill the selector. A missing label fulfills NotIn and DoesNotExist.
 func (s Selector) Matches(labels map[string]string) bool {
 	for key, want := range s.MatchLabels {
 		if value, exists := labels[key]; !exists || value != want {

@@ -157,7 +157,7 @@ func TestParsePriceBookRefuses(t *testing.T) {
 		"infinite":                 {`"node": 1.4`, `"node": 1e999`, []string{"groups[0].node"}},
 		"text":                     {`"node": 1.4`, `"node": "1.4"`, []string{"groups[0].node"}},
 		"memory without a price":   {`"cpu": 0.01, "memory": 0.002`, `"cpu": 0.01`, []string{"groups[1].prices.memory"}},
-		"unknown field":            {`"currency"`, `"colour": 1, "currency"`, []string{"colour"}},
+		"unknown field":            {`"currency"`, `"color": 1, "currency"`, []string{"color"}},
 		"unknown field below":      {`"gpu": 1`, `"gpus": 1`, []string{"default.prices.gpus"}},
 		"unknown field of a group": {`"node": 1.4`, `"nodes": 1.4`, []string{"groups[0].nodes"}},
 		"given twice":              {`"currency": "EUR"`, `"currency": "EUR", "currency": "USD"`, []string{"currency"}},

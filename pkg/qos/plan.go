@@ -101,7 +101,7 @@ type Finding struct {
 	// Value is the highest value of the selected series; it is meaningless while the metric is unknown.
 	Value, Threshold float64
 	Unit             string
-	// Count of Needed consecutive measurements, towards firing or towards the end.
+	// Count of Needed consecutive measurements, toward firing or toward the end.
 	Count, Needed int
 	// Gap is the amount to release, in the unit of Resource; PendingRelease is the part of it that terminating pods and planned actions
 	// release.

@@ -22,7 +22,7 @@ const (
 	atLimitShare = 0.95
 	// unknownNeedShare is the share of throttled samples from which the need is unknown.
 	unknownNeedShare = 0.05
-	// throttledRaise is the factor by which a request exceeds a limit that throttles: one step towards an unknown need, to
+	// throttledRaise is the factor by which a request exceeds a limit that throttles: one step toward an unknown need, to
 	// be evaluated again with the following usage.
 	throttledRaise = 1.2
 	// startupFactor is the factor by which startup must exceed the request to be flagged.

@@ -256,7 +256,7 @@ func (c dayClock) isStarting(i int) bool {
 }
 
 // Merge adds the content of other, for example cached days. Both must not contain the same samples. other stays usable and
-// shares nothing with p afterwards.
+// shares nothing with p afterward.
 func (p *Profile) Merge(other *Profile) {
 	for _, source := range other.days {
 		target := p.day(source.Day)

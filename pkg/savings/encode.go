@@ -73,7 +73,7 @@ func (a Amounts) rounded() Amounts {
 	return Amounts{
 		Cost:      round(a.Cost),
 		Promised:  round(a.Promised),
-		Realised:  round(a.Realised),
+		Realized:  round(a.Realized),
 		Available: round(a.Available),
 	}
 }

@@ -35,10 +35,10 @@ const MonthLayout = "2006-01"
 type Amounts struct {
 	// Cost is the share in the price of the nodes by request; of a day it is the price of all nodes.
 	Cost float64 `json:"cost"`
-	// Promised is the price of the difference between the requests before the adoption and the recommended ones. Realised is that of
+	// Promised is the price of the difference between the requests before the adoption and the recommended ones. Realized is that of
 	// the difference to the requests of the running pods. Both are of adopted workloads alone, and negative where requests grow.
 	Promised float64 `json:"promised"`
-	Realised float64 `json:"realised"`
+	Realized float64 `json:"realised"`
 	// Available is the sum of the positive savings that are recommended and not adopted.
 	Available float64 `json:"available"`
 }
@@ -51,13 +51,13 @@ func (a Amounts) plus(b Amounts, factor float64) Amounts {
 	return Amounts{
 		Cost:      a.Cost + b.Cost*factor,
 		Promised:  a.Promised + b.Promised*factor,
-		Realised:  a.Realised + b.Realised*factor,
+		Realized:  a.Realized + b.Realized*factor,
 		Available: a.Available + b.Available*factor,
 	}
 }
 
 func (a Amounts) validate() error {
-	for name, v := range map[string]float64{"cost": a.Cost, "promised": a.Promised, "realised": a.Realised, "available": a.Available} {
+	for name, v := range map[string]float64{"cost": a.Cost, "promised": a.Promised, "realised": a.Realized, "available": a.Available} {
 		if math.IsNaN(v) || math.Abs(v) > maxAmount {
 			return fmt.Errorf("%s: %v is not an amount of at most %g", name, v, maxAmount)
 		}
@@ -201,7 +201,7 @@ func (r *Record) addSpan(from, to time.Time, s Sample) error {
 	for _, name := range byCost(s.Namespaces) {
 		rate := s.Namespaces[name]
 		sum.Promised += rate.Promised
-		sum.Realised += rate.Realised
+		sum.Realized += rate.Realized
 		sum.Available += rate.Available
 
 		if _, listed := account.Namespaces[name]; !listed && len(account.Namespaces) >= MaxNamespaces {

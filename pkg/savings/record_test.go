@@ -24,10 +24,10 @@ func at(text string) time.Time {
 	return t
 }
 
-// sample costs 10 an hour, of which 6 are those of shop, which promises 2 and realises 1.
+// sample costs 10 an hour, of which 6 are those of shop, which promises 2 and realizes 1.
 func sample() savings.Sample {
 	return savings.Sample{Currency: "USD", Cluster: 10, Unknown: 1, Namespaces: map[string]savings.Amounts{
-		"shop": {Cost: 6, Promised: 2, Realised: 1}, "bank": {Cost: 1, Available: 4}, "empty": {},
+		"shop": {Cost: 6, Promised: 2, Realized: 1}, "bank": {Cost: 1, Available: 4}, "empty": {},
 	}}
 }
 
@@ -61,9 +61,9 @@ func TestAdd(t *testing.T) {
 
 	near(t, "cost", november.Days[1].Cost, 30)
 	near(t, "promised", november.Days[1].Promised, 6)
-	near(t, "realised", november.Total().Realised, 3)
+	near(t, "realised", november.Total().Realized, 3)
 	near(t, "available", november.Total().Available, 12)
-	near(t, "shop", november.Namespaces["shop"].Realised, 3)
+	near(t, "shop", november.Namespaces["shop"].Realized, 3)
 	near(t, "idle", november.Idle(), 9)
 
 	if _, ok := november.Namespaces["empty"]; ok || november.Total().Unknown != 1 {
@@ -111,7 +111,7 @@ func TestBounds(t *testing.T) {
 		s := savings.Sample{Currency: "USD", Cluster: 1e6, Namespaces: map[string]savings.Amounts{}}
 		for n := range 300 {
 			name := fmt.Sprintf("%s-%d-%d", strings.Repeat("n", 50), i%7, n)
-			s.Namespaces[name] = savings.Amounts{Cost: 1234.567891 + float64(n), Promised: -9876.54321, Realised: 1111.22222, Available: 3333.44444}
+			s.Namespaces[name] = savings.Amounts{Cost: 1234.567891 + float64(n), Promised: -9876.54321, Realized: 1111.22222, Available: 3333.44444}
 		}
 
 		// Two samples a day: one hour of each day is observed.
@@ -134,10 +134,10 @@ func TestBounds(t *testing.T) {
 
 	sum := 0.0
 	for _, a := range last.Namespaces {
-		sum += a.Realised
+		sum += a.Realized
 	}
 
-	near(t, "sum of the namespaces", sum/last.Total().Realised, 1)
+	near(t, "sum of the namespaces", sum/last.Total().Realized, 1)
 	data, err := r.Encode()
 	if err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func (r *Record) WeeklyText(end time.Time) string {
 	for _, currency := range slices.Sorted(maps.Keys(week)) {
 		sum := week[currency]
 		fmt.Fprintf(&b, "%.2f %s saved of %.2f promised by adopted recommendations; %.2f recommended and not adopted; the nodes cost %.2f.\n",
-			sum.Realised, currency, sum.Promised, sum.Available, sum.Cost)
+			sum.Realized, currency, sum.Promised, sum.Available, sum.Cost)
 		hours += sum.Hours
 		unknown = max(unknown, sum.Unknown)
 	}

@@ -65,10 +65,10 @@ func head(t *testing.T, file string, lines int) string {
 	return b.String()
 }
 
-func TestLicenceHeaders(t *testing.T) {
+func TestLicenseHeaders(t *testing.T) {
 	for _, f := range goFiles(t) {
 		if !strings.HasPrefix(head(t, f, 2), "// Copyright The Crane Authors.\n// SPDX-License-Identifier: Apache-2.0\n") {
-			t.Errorf("%s: lacks the two lines of the licence header (see hack/boilerplate.go.txt)", f)
+			t.Errorf("%s: lacks the two lines of the license header (see hack/boilerplate.go.txt)", f)
 		}
 	}
 }

@@ -210,7 +210,7 @@ func (c *chaos) certificates(t *testing.T, name string) corev1.Secret {
 	return secret
 }
 
-// pauseDelay bounds the time until all processes honour a pause.
+// pauseDelay bounds the time until all processes honor a pause.
 const pauseDelay = 10 * time.Second
 
 // pause stops all writes of Crane until it ends.
@@ -225,7 +225,7 @@ func (c *chaos) pause(t *testing.T) func() {
 	}
 }
 
-// stopped reports whether all processes honour a pause since a time.
+// stopped reports whether all processes honor a pause since a time.
 func (c *chaos) stopped(since time.Time) bool {
 	return !c.paused.IsZero() && since.After(c.paused.Add(pauseDelay))
 }

@@ -43,13 +43,13 @@ func oddShapes() map[string]oddShape {
 		return func(r *rand.Rand, hour float64) float64 { return factor * daily(r, hour) }
 	}
 
-	changing := func(change, before, afterwards float64) func(*rand.Rand, float64) float64 {
+	changing := func(change, before, afterward float64) func(*rand.Rand, float64) float64 {
 		return func(r *rand.Rand, hour float64) float64 {
 			if hour < change {
 				return before * daily(r, hour)
 			}
 
-			return afterwards * daily(r, hour)
+			return afterward * daily(r, hour)
 		}
 	}
 

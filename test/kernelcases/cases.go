@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernelcases has the known behaviour of the kernel's cgroup interface, as steps for tests of real and simulated
+// Package kernelcases has the known behavior of the kernel's cgroup interface, as steps for tests of real and simulated
 // kernels.
 package kernelcases
 
@@ -19,7 +19,7 @@ type Case struct {
 	Steps []conformance.Step
 }
 
-// Cases returns the known behaviour of a cgroup version on a machine with CPUs 0 and 1 and no swap. The parent group
+// Cases returns the known behavior of a cgroup version on a machine with CPUs 0 and 1 and no swap. The parent group
 // may use both CPUs; on v2 it has the controllers cpu, cpuset and memory, and delegates none.
 func Cases(v1 bool) []Case {
 	if v1 {

@@ -3,7 +3,7 @@
 
 // Package powerlossfs is a file system for tests that loses unsynced data at a power loss: written content, and names created, renamed or
 // removed. Any part of it may be lost or kept, since disks write in any order; PossibleContents returns what a file may contain
-// afterwards.
+// afterward.
 package powerlossfs
 
 import (
@@ -155,7 +155,7 @@ func (d *Disk) PossibleContents(path string) (all [][]byte) {
 	return all
 }
 
-// LosePower loses all unsynced data; found is the content that the file has afterwards, nil for none.
+// LosePower loses all unsynced data; found is the content that the file has afterward, nil for none.
 func (d *Disk) LosePower(path string, found []byte) {
 	clear(d.entries)
 	clear(d.previous)

@@ -54,7 +54,7 @@ test('packing is a bound by both resources', () => {
   assert.equal(packNodes([node({ cpuRequestedMilli: 0, memoryRequestedBytes: 0 })])?.nodes, 1)
 })
 
-test('a node without a load has no colour, one above its water mark a warm one', () => {
+test('a node without a load has no color, one above its water mark a warm one', () => {
   assert.equal(heatClass(null, 0.65), '')
   assert.equal(heatClass(0, 0.65), 'h0')
   assert.equal(heatClass(0.6, 0.65), 'h3')

@@ -39,7 +39,7 @@ type AnalyticsSpec struct {
 	// Type is the recommender's name, such as Resource or Replicas.
 	Type AnalysisType `json:"type"`
 
-	// ResourceSelectors select the objects to analyse, in the namespace of the Analytics; an Analytics in Crane's own namespace
+	// ResourceSelectors select the objects to analyze, in the namespace of the Analytics; an Analytics in Crane's own namespace
 	// covers all namespaces. At most 100.
 	// +kubebuilder:validation:MaxItems=100
 	ResourceSelectors []ResourceSelector `json:"resourceSelectors"`

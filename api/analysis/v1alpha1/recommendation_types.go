@@ -330,7 +330,7 @@ type Savings struct {
 type RecommendationContent struct {
 	// RecommendedValue is the recommendation as a YAML document: resourceRequest.containers[],
 	// replicasRecommendation.replicas or effectiveHPA. The annotation of the target holds the inner document, for
-	// example "replicas: 3". Deprecated by gocrane in favour of recommendedInfo, and still written.
+	// example "replicas: 3". Deprecated by gocrane in favor of recommendedInfo, and still written.
 	// +optional
 	RecommendedValue string `json:"recommendedValue,omitempty"`
 

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RecommendationRule configures the objects to analyse, the recommenders and the interval. Each pair of a selected object
+// RecommendationRule configures the objects to analyze, the recommenders and the interval. Each pair of a selected object
 // and a recommender has a Recommendation in the namespace of the object (in Crane's own namespace for cluster-scoped
 // objects).
 //
@@ -27,16 +27,16 @@ type RecommendationRule struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec configures the objects to analyse, the recommenders and the interval.
+	// Spec configures the objects to analyze, the recommenders and the interval.
 	Spec RecommendationRuleSpec `json:"spec"`
 	// Status reports the last round. The controller writes it.
 	// +optional
 	Status RecommendationRuleStatus `json:"status,omitzero"`
 }
 
-// RecommendationRuleSpec configures the objects to analyse, the recommenders and the interval.
+// RecommendationRuleSpec configures the objects to analyze, the recommenders and the interval.
 type RecommendationRuleSpec struct {
-	// ResourceSelectors select the objects to analyse. An object is selected if one of them matches; an empty list selects
+	// ResourceSelectors select the objects to analyze. An object is selected if one of them matches; an empty list selects
 	// no object. At most 100.
 	// +kubebuilder:validation:MaxItems=100
 	ResourceSelectors []ResourceSelector `json:"resourceSelectors"`
@@ -138,7 +138,7 @@ type RecommendationRuleStatus struct {
 type RecommendationMission struct {
 	corev1.ObjectReference `json:",inline"`
 
-	// TargetRef is the analysed object.
+	// TargetRef is the analyzed object.
 	// +optional
 	TargetRef *corev1.ObjectReference `json:"targetRef,omitempty"`
 

@@ -263,7 +263,7 @@ type ReplicaProposal struct {
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// Current is the value of the metric, in its unit; percent where the target is a utilisation.
+	// Current is the value of the metric, in its unit; percent where the target is a utilization.
 	// +optional
 	Current string `json:"current,omitempty"`
 

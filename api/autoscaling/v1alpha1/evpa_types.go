@@ -293,7 +293,7 @@ type VerticalDecision struct {
 	Reason string `json:"reason,omitempty"`
 
 	// RaisedAt and LoweredAt are the times at which the request was last raised and lowered; absent before that. The
-	// stabilisation windows start there.
+	// stabilization windows start there.
 	// +optional
 	RaisedAt *metav1.Time `json:"raisedAt,omitempty"`
 	// LoweredAt is the time at which the request was last lowered; see RaisedAt.

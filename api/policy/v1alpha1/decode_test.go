@@ -66,7 +66,7 @@ func TestBadDynamicSchedulerPolicies(t *testing.T) {
 		"unknown kind":        {"apiVersion: v1\nkind: Pod\n", `found "v1" and "Pod"`},
 		"other version":       {"apiVersion: scheduler.policy.crane.io/v1\nkind: DynamicSchedulerPolicy\n", "scheduler.policy.crane.io/v1"},
 		"no YAML":             {"{", "yaml"},
-		"correctly spelt":     {policyHeader + "spec: {predicate: [{name: a, maxLimitPercent: 0.5}]}", `unknown field "spec.predicate[0].maxLimitPercent"`},
+		"correctly spelled":   {policyHeader + "spec: {predicate: [{name: a, maxLimitPercent: 0.5}]}", `unknown field "spec.predicate[0].maxLimitPercent"`},
 		"a field twice":       {policyHeader + "spec:\n  hotValue: []\n  hotValue: []\n", "hotValue"},
 		"number in a string":  {policyHeader + `spec: {priority: [{name: a, weight: "1"}]}`, "weight"},
 		"period in days":      {policyHeader + "spec: {syncPolicy: [{name: a, period: 1d}]}", "1d"},

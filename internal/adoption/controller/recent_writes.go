@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/internal/adoption/targetindex"
 )
 
-// cacheLag is how long a cache may take to show a write. The same value is not written again earlier; afterwards another client
+// cacheLag is how long a cache may take to show a write. The same value is not written again earlier; afterward another client
 // must have changed it.
 const cacheLag = 10 * time.Second
 

@@ -25,7 +25,7 @@ const podTimeout = 500 * time.Millisecond
 // ExcludesPod reports whether a new pod, its namespace or its workload has the label. Unlike Read, it reads the objects of one pod only. It
 // returns an error while the cache does not have them.
 func ExcludesPod(ctx context.Context, from client.Reader, pod *corev1.Pod) (bool, error) {
-	if optout.Labelled(pod.Labels) {
+	if optout.Labeled(pod.Labels) {
 		return true, nil
 	}
 
@@ -51,7 +51,7 @@ func ExcludesPod(ctx context.Context, from client.Reader, pod *corev1.Pod) (bool
 			return false, fmt.Errorf("reading the labels of %s %s: %w", candidate.Kind, key, err)
 		}
 
-		if optout.Labelled(object.GetLabels()) {
+		if optout.Labeled(object.GetLabels()) {
 			return true, nil
 		}
 	}

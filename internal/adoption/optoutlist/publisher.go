@@ -150,13 +150,13 @@ func (p Publisher) watch(ctx context.Context, changed chan<- struct{}) error {
 		}
 
 		if _, err := informer.AddEventHandler(clientcache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { signal(labelled(o)) },
-			UpdateFunc: func(before, after any) { signal(labelled(before) != labelled(after)) },
+			AddFunc:    func(o any) { signal(labeled(o)) },
+			UpdateFunc: func(before, after any) { signal(labeled(before) != labeled(after)) },
 			DeleteFunc: func(o any) {
 				if tombstone, ok := o.(clientcache.DeletedFinalStateUnknown); ok {
 					o = tombstone.Obj
 				}
-				signal(labelled(o))
+				signal(labeled(o))
 			},
 		}); err != nil {
 			return fmt.Errorf("watching %T: %w", o, err)
@@ -166,10 +166,10 @@ func (p Publisher) watch(ctx context.Context, changed chan<- struct{}) error {
 	return nil
 }
 
-// labelled reports whether an object of an informer has the label crane.io/opt-out.
-func labelled(o any) bool {
+// labeled reports whether an object of an informer has the label crane.io/opt-out.
+func labeled(o any) bool {
 	object, err := meta.Accessor(o) // It fails only for values that are no API objects.
-	return err == nil && optout.Labelled(object.GetLabels())
+	return err == nil && optout.Labeled(object.GetLabels())
 }
 
 // publish writes the list.

@@ -94,7 +94,7 @@ func (r SnapshotReader) Read(ctx context.Context, kind workload.WatchedKind, key
 
 // OptedOut reports whether the labels of a workload or its namespace exclude it from adoption.
 func OptedOut(labels map[string]string) bool {
-	return AdoptionDisabled(labels) || optout.Labelled(labels)
+	return AdoptionDisabled(labels) || optout.Labeled(labels)
 }
 
 // AdoptionDisabled reports whether the labels of a workload or its namespace exclude it from adoption alone.

@@ -165,7 +165,7 @@ func (s *Store) Due(now time.Time) bool {
 	return s.last.IsZero() || now.Sub(s.last) >= saveInterval || now.Before(s.last)
 }
 
-// Save replaces the list to be written next, without waiting for the disk. The list must not be changed afterwards.
+// Save replaces the list to be written next, without waiting for the disk. The list must not be changed afterward.
 func (s *Store) Save(list []qos.Baseline, now time.Time) {
 	s.mu.Lock()
 	s.next = &content{Boot: s.config.BootID, At: now, Pods: list}

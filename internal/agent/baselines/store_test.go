@@ -24,7 +24,7 @@ import (
 
 func now() time.Time { return time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC) }
 
-func learnt() []qos.Baseline {
+func learned() []qos.Baseline {
 	return []qos.Baseline{{
 		UID: "web", Waits: map[series.Resource][]float32{series.CPU: {0.01, 0.02}}, Uses: map[series.Resource][]float32{series.CPU: {500, 510.5}},
 		Above: map[series.Resource]time.Time{series.CPU: now().Add(-time.Minute)},
@@ -53,7 +53,7 @@ func TestKeep(t *testing.T) {
 		t.Error("Due is true at the start or false a minute later, want the opposite")
 	}
 
-	k.Save(learnt(), now())
+	k.Save(learned(), now())
 	if k.Due(now().Add(59*time.Second)) || !k.Due(now().Add(time.Minute)) || !k.Due(now().Add(-time.Second)) {
 		t.Error("Due is true within a minute of a save, or false after it or a clock set back; want the opposite")
 	}
@@ -63,7 +63,7 @@ func TestKeep(t *testing.T) {
 		0: "", 30 * time.Minute: "", -30 * time.Second: "", 31 * time.Minute: "is 31m0s old", -2 * time.Minute: "was written 2m0s in the future",
 	} {
 		list, err := New(config).Load(now().Add(later))
-		if want == "" && (err != nil || !reflect.DeepEqual(list, learnt())) || want != "" && (err == nil || !strings.Contains(err.Error(), want) || list != nil) {
+		if want == "" && (err != nil || !reflect.DeepEqual(list, learned())) || want != "" && (err == nil || !strings.Contains(err.Error(), want) || list != nil) {
 			t.Errorf("%s later: %+v, %v, want %q", later, list, err, want)
 		}
 	}
@@ -119,7 +119,7 @@ func TestAlsoRead(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	k.Save(learnt(), now())
+	k.Save(learned(), now())
 	run(t, k)
 
 	if after, err := os.ReadFile(other); err != nil || string(after) != string(before) {
@@ -131,7 +131,7 @@ func TestAlsoRead(t *testing.T) {
 func TestBadFiles(t *testing.T) {
 	config := Config{Path: filepath.Join(t.TempDir(), "baselines.json"), BootID: "one", Log: logr.Discard()}
 	k := New(config)
-	k.Save(learnt(), now())
+	k.Save(learned(), now())
 	run(t, k)
 
 	good, err := os.ReadFile(config.Path)
@@ -139,7 +139,7 @@ func TestBadFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	newer, err := durablefile.Seal(version+1, content{Boot: "one", At: now(), Pods: learnt()})
+	newer, err := durablefile.Seal(version+1, content{Boot: "one", At: now(), Pods: learned()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestBadFiles(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %q", name, list, err, bad.want)
 		}
 
-		k.Save(learnt(), now())
+		k.Save(learned(), now())
 		run(t, k)
 
 		if list, err := k.Load(now()); err != nil || len(list) != 1 {
@@ -185,7 +185,7 @@ func TestFullDisk(t *testing.T) {
 	var logged []string
 	path := filepath.Join(t.TempDir(), "baselines.json")
 	k := New(Config{Path: path, BootID: "one", Log: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})})
-	k.Save(learnt(), now())
+	k.Save(learned(), now())
 	run(t, k)
 
 	// The temporary file of the replacement does not fit and is removed.
@@ -217,7 +217,7 @@ func TestFullDisk(t *testing.T) {
 func TestNoDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	k := New(Config{Path: filepath.Join(dir, "baselines.json"), BootID: "one", Log: funcr.New(func(_, args string) { t.Errorf("logged %s, want nothing", args) }, funcr.Options{})})
-	k.Save(learnt(), now())
+	k.Save(learned(), now())
 	run(t, k)
 
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
@@ -244,7 +244,7 @@ func TestRunWrites(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()
-	k.Save(learnt(), now())
+	k.Save(learned(), now())
 
 	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		list, err := New(k.config).Load(now())

@@ -299,7 +299,7 @@ func (w *Watcher) buildState() *State {
 	excluded := w.optOuts()
 	for _, o := range w.caches.pods.items {
 		if p, ok := o.(*corev1.Pod); ok && knowsPods {
-			s.Pods = append(s.Pods, labelled(p, excluded))
+			s.Pods = append(s.Pods, labeled(p, excluded))
 		}
 	}
 
@@ -339,9 +339,9 @@ func (w *Watcher) optOuts() optout.Set {
 	return out
 }
 
-// labelled returns the pod with the label of its namespace or workload.
-func labelled(pod *corev1.Pod, excluded optout.Set) *corev1.Pod {
-	if optout.Labelled(pod.Labels) || !excluded.Excludes(pod) {
+// labeled returns the pod with the label of its namespace or workload.
+func labeled(pod *corev1.Pod, excluded optout.Set) *corev1.Pod {
+	if optout.Labeled(pod.Labels) || !excluded.Excludes(pod) {
 		return pod
 	}
 

@@ -60,7 +60,7 @@ func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string, exempt func(*co
 		}
 
 		uid := UID(pod)
-		if optout.Labelled(pod.Labels) {
+		if optout.Labeled(pod.Labels) {
 			p.byUID[uid] = newPod(uid, pod, nil, optout.Reason)
 			continue
 		}

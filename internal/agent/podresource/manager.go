@@ -74,7 +74,7 @@ func New(c Config) *Manager {
 // Name implements the agent's manager interface.
 func (m *Manager) Name() string { return Kind }
 
-// Run reconciles until ctx ends. The owner of the journals restores the limits afterwards.
+// Run reconciles until ctx ends. The owner of the journals restores the limits afterward.
 func (m *Manager) Run(ctx context.Context) error {
 	ticker := m.Clock.NewTicker(reconcileInterval)
 	defer ticker.Stop()

@@ -238,7 +238,7 @@ func TestConflictBackoff(t *testing.T) {
 	}
 
 	if len(b.readObject().Zones) != 2 || b.conflictBackoff != 0 {
-		t.Errorf("afterwards the backoff is %s and the zones are %+v, want no backoff and two zones", b.conflictBackoff, b.readObject().Zones)
+		t.Errorf("afterward the backoff is %s and the zones are %+v, want no backoff and two zones", b.conflictBackoff, b.readObject().Zones)
 	}
 }
 

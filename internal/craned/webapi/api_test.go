@@ -85,10 +85,10 @@ func (f *fakeSource) Instant(ctx context.Context, query string, at time.Time) ([
 	return []metrics.Sample{{Labels: metrics.Labels{"pod": "a"}, Time: at, Value: 0.25}}, f.err
 }
 
-func (f *fakeSource) Range(_ context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
+func (f *fakeSource) Range(_ context.Context, query string, w metrics.Window) ([]metrics.LabeledSeries, error) {
 	f.query = query
 	f.window = w
-	return []metrics.LabelledSeries{{
+	return []metrics.LabeledSeries{{
 		Labels: metrics.Labels{"pod": "a"}, Series: series.Series{Start: w.Start, Step: w.Step, Values: []float64{1, series.Gap(), 3}},
 	}}, f.err
 }
@@ -112,8 +112,8 @@ func setup(t *testing.T, objects ...client.Object) *fixture {
 	var err error
 	f.API, err = New(Config{
 		Objects: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), Queries: f.data, MaxPoints: 100,
-		PastSeries: func(_ context.Context, _ *predictionv1alpha1.TimeSeriesPrediction, _ *predictionv1alpha1.PredictionMetric, w metrics.Window) ([]metrics.LabelledSeries, error) {
-			return []metrics.LabelledSeries{{Series: series.Series{Start: w.Start, Step: w.Step, Values: []float64{1, 2, series.Gap(), 4}}}}, f.past
+		PastSeries: func(_ context.Context, _ *predictionv1alpha1.TimeSeriesPrediction, _ *predictionv1alpha1.PredictionMetric, w metrics.Window) ([]metrics.LabeledSeries, error) {
+			return []metrics.LabeledSeries{{Series: series.Series{Start: w.Start, Step: w.Step, Values: []float64{1, 2, series.Gap(), 4}}}}, f.past
 		},
 		Authenticator: f.gate, Authorizer: f.gate, Clock: clocktesting.NewFakePassiveClock(now),
 	})

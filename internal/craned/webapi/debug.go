@@ -129,7 +129,7 @@ func metricStatus(tsp *predictionv1alpha1.TimeSeriesPrediction, name string) *pr
 }
 
 // addCharts joins each forecast with the history of the same labels; a single forecast is joined with a single history.
-func (v *metricView) addCharts(status *predictionv1alpha1.PredictionMetricStatus, past []metrics.LabelledSeries, now time.Time) {
+func (v *metricView) addCharts(status *predictionv1alpha1.PredictionMetricStatus, past []metrics.LabeledSeries, now time.Time) {
 	forecasts := map[string][]point{}
 	pasts := map[string][]point{}
 	var order []string

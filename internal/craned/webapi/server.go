@@ -34,7 +34,7 @@ const (
 )
 
 // PastSeries reads the history of a metric of a prediction.
-type PastSeries func(context.Context, *predictionv1alpha1.TimeSeriesPrediction, *predictionv1alpha1.PredictionMetric, metrics.Window) ([]metrics.LabelledSeries, error)
+type PastSeries func(context.Context, *predictionv1alpha1.TimeSeriesPrediction, *predictionv1alpha1.PredictionMetric, metrics.Window) ([]metrics.LabeledSeries, error)
 
 // Config has the dependencies of the API.
 type Config struct {

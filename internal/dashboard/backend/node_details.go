@@ -65,7 +65,7 @@ func (d nodeDetails) readZones(ctx context.Context) {
 				continue
 			}
 
-			// Cores are counted up from the pods, which are read afterwards.
+			// Cores are counted up from the pods, which are read afterward.
 			allocated := int64(0)
 			n.Zones = append(n.Zones, contract.Zone{
 				Name:              z.Name,

@@ -101,7 +101,7 @@ func (v *overviewView) addRecords(ctx context.Context, out *contract.Overview) {
 
 // addTrend adds the days of a record in the currency of the overview, and the savings of the last day and of all days.
 func addTrend(out *contract.Overview, record *savings.Record) {
-	var promised, realised float64
+	var promised, realized float64
 	for _, month := range slices.Sorted(maps.Keys(record.Months)) {
 		first, err := savings.ParseMonth(month)
 		if err != nil {
@@ -121,7 +121,7 @@ func addTrend(out *contract.Overview, record *savings.Record) {
 				}
 
 				promised += d.Promised
-				realised += d.Realised
+				realized += d.Realized
 				// A day that was observed in part counts as if all its hours were like those.
 				rate := func(amount float64) *float64 { v := amount / d.Hours * cost.HoursPerMonth; return &v }
 				out.Trend = append(out.Trend, contract.TrendPoint{
@@ -129,7 +129,7 @@ func addTrend(out *contract.Overview, record *savings.Record) {
 					ClusterPerMonth:     rate(d.Cost),
 					RecoverablePerMonth: rate(d.Available),
 					PromisedPerMonth:    rate(d.Promised),
-					RealisedPerMonth:    rate(d.Realised),
+					RealisedPerMonth:    rate(d.Realized),
 				})
 			}
 		}
@@ -142,7 +142,7 @@ func addTrend(out *contract.Overview, record *savings.Record) {
 	last := out.Trend[len(out.Trend)-1]
 	out.Adoption.PromisedPerMonth, out.Adoption.RealisedPerMonth = last.PromisedPerMonth, last.RealisedPerMonth
 	out.Adoption.Promised = &promised
-	out.Adoption.Realised = &realised
+	out.Adoption.Realized = &realized
 	out.Adoption.Since = out.Trend[0].At
 	out.Trend = out.Trend[max(0, len(out.Trend)-maxTrend):]
 }

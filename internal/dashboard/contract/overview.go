@@ -112,9 +112,9 @@ type AdoptionSum struct {
 	// present requests of the pods, both at the present prices. Absent if none is known.
 	PromisedPerMonth *float64 `json:"promisedPerMonth,omitempty"`
 	RealisedPerMonth *float64 `json:"realisedPerMonth,omitempty"`
-	// Promised and Realised are the amounts of all recorded days since Since.
+	// Promised and Realized are the amounts of all recorded days since Since.
 	Promised *float64 `json:"promised,omitempty"`
-	Realised *float64 `json:"realised,omitempty"`
+	Realized *float64 `json:"realised,omitempty"`
 	Since    int64    `json:"since,omitempty"`
 }
 

@@ -211,7 +211,7 @@ type WorkloadSeries struct {
 	From        int64 `json:"from"`
 	To          int64 `json:"to"`
 	StepSeconds int64 `json:"stepSeconds"`
-	// Thinned is true if neighbouring points were merged; each kept their smallest and largest value.
+	// Thinned is true if neighboring points were merged; each kept their smallest and largest value.
 	Thinned bool     `json:"thinned"`
 	Series  []Series `json:"series"`
 	Marks   []Mark   `json:"marks"`

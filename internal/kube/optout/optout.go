@@ -31,8 +31,8 @@ const (
 // maxBytes bounds the list; a ConfigMap may have 1 MiB.
 const maxBytes = 900 << 10
 
-// Labelled reports whether labels have the opt-out.
-func Labelled(labels map[string]string) bool { return labels[analysisv1alpha1.LabelOptOut] == "true" }
+// Labeled reports whether labels have the opt-out.
+func Labeled(labels map[string]string) bool { return labels[analysisv1alpha1.LabelOptOut] == "true" }
 
 // Workload names a workload; for KindNamespace the name is empty.
 type Workload struct{ Kind, Namespace, Name string }
@@ -48,7 +48,7 @@ func (s Set) AddNamespace(name string) { s.Add(Workload{Kind: KindNamespace, Nam
 
 // Excludes reports whether a pod must not be changed.
 func (s Set) Excludes(pod *corev1.Pod) bool {
-	return Labelled(pod.Labels) || slices.ContainsFunc(Candidates(pod), s.has)
+	return Labeled(pod.Labels) || slices.ContainsFunc(Candidates(pod), s.has)
 }
 
 func (s Set) has(w Workload) bool {

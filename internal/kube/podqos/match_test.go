@@ -74,7 +74,7 @@ func TestMatches(t *testing.T) {
 		"negative range":        {scopes(scope(ensurancev1alpha1.ScopePriority, in, "-100--50")), priority(-75), true, false},
 		"not negative":          {scopes(scope(ensurancev1alpha1.ScopePriority, notIn, "-100")), priority(-100), false, false},
 		"no number":             {scopes(scope(ensurancev1alpha1.ScopePriority, notIn, "high")), pod(nil), false, true},
-		"unknown scope":         {scopes(scope("Colour", in, "red")), pod(nil), false, true},
+		"unknown scope":         {scopes(scope("Color", in, "red")), pod(nil), false, true},
 		"unknown operator":      {scopes(scope(ensurancev1alpha1.ScopeNamespace, "in", "bank")), pod(nil), false, true},
 		"no values":             {scopes(scope(ensurancev1alpha1.ScopeNamespace, notIn)), pod(nil), false, true},
 		"bad after a match":     {scopes(scope(ensurancev1alpha1.ScopePriority, in, "0", "high")), pod(nil), false, true},

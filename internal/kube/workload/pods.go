@@ -109,7 +109,7 @@ func (a Autoscaler) UtilizationTargets() []UtilizationTarget {
 	return out
 }
 
-// UtilizationAutoscaler returns the autoscaler that scales a workload by the utilisation of its requests, and its targets; there
+// UtilizationAutoscaler returns the autoscaler that scales a workload by the utilization of its requests, and its targets; there
 // are none without one. Several autoscalers of one workload count as one that Crane does not own.
 func (c Constraints) UtilizationAutoscaler(ref Ref) (Autoscaler, []UtilizationTarget) {
 	var out Autoscaler

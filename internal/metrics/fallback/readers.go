@@ -193,8 +193,8 @@ func (l *List) Instant(ctx context.Context, query string, at time.Time) ([]metri
 }
 
 // Range implements metrics.Querier.
-func (l *List) Range(ctx context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
-	return first(ctx, l, "query", func(c metrics.Capabilities) ([]metrics.LabelledSeries, error) {
+func (l *List) Range(ctx context.Context, query string, w metrics.Window) ([]metrics.LabeledSeries, error) {
+	return first(ctx, l, "query", func(c metrics.Capabilities) ([]metrics.LabeledSeries, error) {
 		if c.Queries == nil {
 			return nil, metrics.ErrUnsupported
 		}

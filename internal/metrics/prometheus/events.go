@@ -89,7 +89,7 @@ func (e *eventReader) OOMKills(ctx context.Context, w metrics.Window, namespaces
 func (e *eventReader) oomKillsOf(ctx context.Context, w metrics.Window, in scope) ([]metrics.OOMKill, error) {
 	// The value at t covers (t-step, t].
 	shifted := metrics.Window{Start: w.Start.Add(w.Step), End: w.End.Add(w.Step), Step: w.Step}
-	var found []metrics.LabelledSeries
+	var found []metrics.LabeledSeries
 
 	err := e.eachBatch(ctx, in, func(matchers []Matcher) error {
 		reason := append([]Matcher{{Label: "reason", Op: "=", Value: "OOMKilled"}}, matchers...)

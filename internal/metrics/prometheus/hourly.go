@@ -40,7 +40,7 @@ func (h *hourlyReader) Hourly(ctx context.Context, req metrics.HourlyRequest) ([
 		in = scope{all: true}
 	}
 
-	var found []metrics.LabelledSeries
+	var found []metrics.LabeledSeries
 	err := h.eachBatch(ctx, in, func(matchers []Matcher) error {
 		list, err := h.Range(ctx, q.expr(matchers), w)
 		found = append(found, list...)
@@ -94,7 +94,7 @@ type hourlyQuery struct {
 }
 
 // toSeries converts the series of a result and returns their namespaces, sorted.
-func (q hourlyQuery) toSeries(found []metrics.LabelledSeries) (out []metrics.HourlySeries, namespaces []string) {
+func (q hourlyQuery) toSeries(found []metrics.LabeledSeries) (out []metrics.HourlySeries, namespaces []string) {
 	out = make([]metrics.HourlySeries, 0, len(found))
 	for _, l := range found {
 		hourly := q.key(l.Labels)

@@ -167,18 +167,18 @@ func (p *prober) serverVersion(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("reading the version of the server: %w", err)
 	}
 
-	flavour := info.Application
-	if _, host := p.client.serverInfo(); flavour == "" && host != "" {
-		flavour = "VictoriaMetrics"
+	flavor := info.Application
+	if _, host := p.client.serverInfo(); flavor == "" && host != "" {
+		flavor = "VictoriaMetrics"
 	}
-	if flavour == "" && err == nil {
-		flavour = "Prometheus or compatible"
+	if flavor == "" && err == nil {
+		flavor = "Prometheus or compatible"
 	}
-	if flavour != "" && info.Version != "" {
-		flavour += " " + info.Version
+	if flavor != "" && info.Version != "" {
+		flavor += " " + info.Version
 	}
 
-	return sanitize(flavour), nil
+	return sanitize(flavor), nil
 }
 
 // findOldest finds the oldest sample: coarsely over two months, then finely before the oldest point found.

@@ -84,7 +84,7 @@ func toLabels(labels []label) metrics.Labels {
 
 // Range implements metrics.Querier. A window with more points than one query may have is read in several consecutive queries, whose series
 // are joined by their labels. The result is sorted by labels.
-func (q *queries) Range(ctx context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
+func (q *queries) Range(ctx context.Context, query string, w metrics.Window) ([]metrics.LabeledSeries, error) {
 	if w.Step < time.Second || !w.Start.Before(w.End) {
 		return nil, fmt.Errorf("range query %s: must have a step of at least 1s and a start before the end, got %v from %v to %v",
 			truncateQuery(query), w.Step, w.Start, w.End)
@@ -95,7 +95,7 @@ func (q *queries) Range(ctx context.Context, query string, w metrics.Window) ([]
 		start:  w.Start,
 		step:   w.Step,
 		points: points,
-		byName: map[string]*metrics.LabelledSeries{},
+		byName: map[string]*metrics.LabeledSeries{},
 	}
 
 	for from := 0; from < points; from += q.client.cfg.MaxPoints {
@@ -142,13 +142,13 @@ type grid struct {
 	start  time.Time
 	step   time.Duration
 	points int
-	byName map[string]*metrics.LabelledSeries
+	byName map[string]*metrics.LabeledSeries
 }
 
 func (g *grid) at(i int) time.Time { return g.start.Add(time.Duration(i) * g.step) }
 
-func (g *grid) sorted() []metrics.LabelledSeries {
-	out := make([]metrics.LabelledSeries, 0, len(g.byName))
+func (g *grid) sorted() []metrics.LabeledSeries {
+	out := make([]metrics.LabeledSeries, 0, len(g.byName))
 	for _, name := range slices.Sorted(maps.Keys(g.byName)) {
 		out = append(out, *g.byName[name])
 	}
@@ -206,7 +206,7 @@ func (p *shard) commit() {
 	for _, f := range p.found {
 		gridSeries, ok := p.grid.byName[f.name]
 		if !ok {
-			gridSeries = &metrics.LabelledSeries{
+			gridSeries = &metrics.LabeledSeries{
 				Labels: f.labels,
 				Series: series.Series{Start: p.grid.start, Step: p.grid.step, Values: slices.Repeat([]float64{series.Gap()}, p.grid.points)},
 			}

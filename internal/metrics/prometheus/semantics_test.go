@@ -611,7 +611,7 @@ func TestTheFutureIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestStepIsHonoured(t *testing.T) {
+func TestStepIsHonored(t *testing.T) {
 	w := newFixture(today.Add(-6*time.Hour), today)
 	w.cpu("shop", "web-0", "app", constant(1))
 

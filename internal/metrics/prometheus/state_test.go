@@ -123,7 +123,7 @@ func TestProbeSeesRenamedLabels(t *testing.T) {
 	}
 }
 
-func TestProbeSeesSkewAndFlavour(t *testing.T) {
+func TestProbeSeesSkewAndFlavor(t *testing.T) {
 	address, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Date", today.Add(10*time.Minute).Format(http.TimeFormat))
 		w.Header().Set("X-Server-Hostname", "vmselect-0")

@@ -421,9 +421,9 @@ func TestEmptyUnderIsolation(t *testing.T) {
 		change    func(*predictionv1alpha1.TimeSeriesPrediction)
 		want      []string
 	}{
-		"off":      {Isolation{}, nil, nil},
-		"on":       {Isolation{Enabled: true, Label: "ns"}, nil, []string{`only series with ns="shop" are read`, "--tenant-unrestricted-namespaces"}},
-		"honoured": {Isolation{Enabled: true, Label: "ns", ClusterScope: true}, nil, []string{`only series with ns="shop" are read`, "spec.queryScope: Cluster", "query-cluster"}},
+		"off":     {Isolation{}, nil, nil},
+		"on":      {Isolation{Enabled: true, Label: "ns"}, nil, []string{`only series with ns="shop" are read`, "--tenant-unrestricted-namespaces"}},
+		"honored": {Isolation{Enabled: true, Label: "ns", ClusterScope: true}, nil, []string{`only series with ns="shop" are read`, "spec.queryScope: Cluster", "query-cluster"}},
 		"lifted": {Isolation{Enabled: true, Label: "ns", ClusterScope: true}, func(o *predictionv1alpha1.TimeSeriesPrediction) {
 			o.Spec.QueryScope = predictionv1alpha1.QueryScopeCluster
 		}, nil},

@@ -315,7 +315,7 @@ type Isolation struct {
 	// SystemNamespace is Crane's own namespace. Its predictions, and those of the namespaces in Unrestricted, read all series.
 	SystemNamespace string
 	Unrestricted    []string
-	// ClusterScope honours spec.queryScope Cluster. The admission policy crane-prediction-query-scope must be in force then.
+	// ClusterScope honors spec.queryScope Cluster. The admission policy crane-prediction-query-scope must be in force then.
 	ClusterScope bool
 }
 
@@ -337,7 +337,7 @@ func (i Isolation) emptyReason(tsp *predictionv1alpha1.TimeSeriesPrediction, q p
 
 	lift := "spec.queryScope: " + predictionv1alpha1.QueryScopeCluster + ", which needs the verb query-cluster, reads all series"
 	if !i.ClusterScope {
-		lift = "an administrator can let craned honour spec.queryScope: " + predictionv1alpha1.QueryScopeCluster +
+		lift = "an administrator can let craned honor spec.queryScope: " + predictionv1alpha1.QueryScopeCluster +
 			" or list the namespace in --tenant-unrestricted-namespaces"
 	}
 

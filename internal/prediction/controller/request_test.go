@@ -196,10 +196,10 @@ func TestIsolation(t *testing.T) {
 	system := target("Node", "", "n1")
 	system.Namespace = "crane-system"
 	on := Isolation{Enabled: true, Label: "namespace", SystemNamespace: "crane-system"}
-	honoured := on
+	honored := on
 
 	listed := on
-	honoured.ClusterScope = true
+	honored.ClusterScope = true
 	listed.Unrestricted = []string{"shop"}
 	for name, c := range map[string]struct {
 		isolation Isolation
@@ -213,8 +213,8 @@ func TestIsolation(t *testing.T) {
 		"own workload":          {on, target("Deployment", "", "web"), usage, "cpu of shop/Deployment/web", ""},
 		"foreign workload":      {on, target("Deployment", "bank", "web"), usage, "", "queryScope"},
 		"node":                  {on, target("Node", "shop", "n1"), usage, "", "queryScope"},
-		"scope, not honoured":   {on, cluster, usage, "", "queryScope"},
-		"scope, honoured":       {honoured, cluster, usage, "cpu of bank/Deployment/web", ""},
+		"scope, not honored":    {on, cluster, usage, "", "queryScope"},
+		"scope, honored":        {honored, cluster, usage, "cpu of bank/Deployment/web", ""},
 		"unrestricted":          {listed, target("Node", "", "n1"), usage, "cpu of Node/n1", ""},
 		"Crane's own namespace": {on, system, usage, "cpu of Node/n1", ""},
 		"off":                   {Isolation{}, target("Deployment", "bank", "web"), usage, "cpu of bank/Deployment/web", ""},

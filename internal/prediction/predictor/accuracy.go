@@ -110,7 +110,7 @@ func (m mean) value() float64 {
 	return m.sum / float64(m.n)
 }
 
-// add returns the sums of both scores, without ageing either.
+// add returns the sums of both scores, without aging either.
 func (s score) add(o score) score {
 	s.Samples += o.Samples
 	s.Covered += o.Covered

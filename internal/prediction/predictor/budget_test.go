@@ -123,7 +123,7 @@ type stuckSource struct {
 	stuck map[string]int
 }
 
-func (s *stuckSource) Range(ctx context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
+func (s *stuckSource) Range(ctx context.Context, query string, w metrics.Window) ([]metrics.LabeledSeries, error) {
 	if strings.Contains(query, "slow") {
 		s.mu.Lock()
 		s.stuck[query]++

@@ -60,9 +60,9 @@ func (e *entry) restore(c checkpoint, now time.Time, limit int) (int, error) {
 	}
 
 	// Everything is decoded before the entry changes, so that a damaged file leaves it as it was.
-	tracks := make(map[string]*labelled, len(c.Tracks))
+	tracks := make(map[string]*labeled, len(c.Tracks))
 	for _, s := range c.Tracks {
-		t := &labelled{labels: s.Labels, seriesState: seriesState{model: e.plan.newModel(), first: s.First, last: s.Last}}
+		t := &labeled{labels: s.Labels, seriesState: seriesState{model: e.plan.newModel(), first: s.First, last: s.Last}}
 		if err := t.model.unmarshal(s.Model); err != nil {
 			return 0, fmt.Errorf("%w: %w", errCheckpoint, err)
 		}

@@ -40,7 +40,7 @@ type entry struct {
 
 	// mu guards the fields below. mu and Predictor.mu are never held together.
 	mu     sync.Mutex
-	tracks map[string]*labelled
+	tracks map[string]*labeled
 	until  time.Time // end of the range read
 	// answered is the time of the last answer of the source; zero before the first.
 	answered time.Time
@@ -61,8 +61,8 @@ const (
 	live                 // read new samples
 )
 
-// labelled is a series of an entry.
-type labelled struct {
+// labeled is a series of an entry.
+type labeled struct {
 	labels metrics.Labels
 	seriesState
 }
@@ -85,7 +85,7 @@ const (
 
 // addSamples adds an answer of the source that ends at end. Further series are dropped if there are maxSeries. It returns the number of
 // series of the entry and the start of the next read.
-func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, maxSeries int, price func(caller string) float64) (int, time.Time) {
+func (e *entry) addSamples(found []metrics.LabeledSeries, end, now time.Time, maxSeries int, price func(caller string) float64) (int, time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
@@ -103,9 +103,9 @@ func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, m
 				continue
 			}
 
-			t = &labelled{labels: f.Labels, seriesState: seriesState{model: e.plan.newModel()}}
+			t = &labeled{labels: f.Labels, seriesState: seriesState{model: e.plan.newModel()}}
 			if e.tracks == nil {
-				e.tracks = map[string]*labelled{}
+				e.tracks = map[string]*labeled{}
 			}
 
 			e.tracks[id] = t
@@ -143,7 +143,7 @@ func hasSample(s series.Series) bool { return slices.ContainsFunc(s.Values, fore
 // dropGoneSeries deletes series without samples for deleteAfter.
 func (e *entry) dropGoneSeries() {
 	newest := e.newest()
-	maps.DeleteFunc(e.tracks, func(_ string, t *labelled) bool { return newest.Sub(t.last) > deleteAfter })
+	maps.DeleteFunc(e.tracks, func(_ string, t *labeled) bool { return newest.Sub(t.last) > deleteAfter })
 }
 
 func (e *entry) newest() time.Time {

@@ -84,7 +84,7 @@ func TestClockGoesBack(t *testing.T) {
 		for i := range n {
 			s.Values = append(s.Values, dailyWave("", s.Time(i)))
 		}
-		e.addSamples([]metrics.LabelledSeries{{Series: s}}, s.End(), s.End(), 10, nil)
+		e.addSamples([]metrics.LabeledSeries{{Series: s}}, s.End(), s.End(), 10, nil)
 	}
 
 	feed(now, 600)

@@ -214,7 +214,7 @@ type refusing struct {
 	asked int
 }
 
-func (r *refusing) Range(context.Context, string, metrics.Window) ([]metrics.LabelledSeries, error) {
+func (r *refusing) Range(context.Context, string, metrics.Window) ([]metrics.LabeledSeries, error) {
 	r.asked++
 	return nil, r.err
 }

@@ -226,14 +226,14 @@ func (p *Predictor) read(ctx context.Context, b batch) (err error) {
 }
 
 // querySource returns the answer as a function of the entry.
-func (c *Config) querySource(ctx context.Context, b batch) (func(*entry) []metrics.LabelledSeries, error) {
+func (c *Config) querySource(ctx context.Context, b batch) (func(*entry) []metrics.LabeledSeries, error) {
 	if b.isExpression() {
 		all, err := c.Source.Range(metrics.Yielding(ctx), b.plans[0].plan.query.Expression, b.window)
 		if err != nil {
 			return nil, err
 		}
 
-		return func(*entry) []metrics.LabelledSeries { return all }, nil
+		return func(*entry) []metrics.LabeledSeries { return all }, nil
 	}
 
 	// Entries of one workload with different settings need its name once.
@@ -263,12 +263,12 @@ func (c *Config) querySource(ctx context.Context, b batch) (func(*entry) []metri
 		return nil, fmt.Errorf("reading from %s: %w", b.window.Start.Format("2006-01-02T15:04"), err)
 	}
 
-	return func(e *entry) []metrics.LabelledSeries {
+	return func(e *entry) []metrics.LabeledSeries {
 		values, ok := byName[e.plan.query.Target.Name]
 		if !ok {
 			return nil
 		}
 
-		return []metrics.LabelledSeries{{Series: values}}
+		return []metrics.LabeledSeries{{Series: values}}
 	}, nil
 }

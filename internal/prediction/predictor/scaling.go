@@ -112,7 +112,7 @@ func syncAllEvaluators(caller string, accounts map[*entry][]int, requests []Requ
 
 // updateEvaluators passes a sample to the evaluators of an entry after the model has observed it. Samples older than
 // since are skipped: replaying a whole history at once is expensive.
-func (e *entry) updateEvaluators(t *labelled, at, since time.Time, value float64, price func(caller string) float64) {
+func (e *entry) updateEvaluators(t *labeled, at, since time.Time, value float64, price func(caller string) float64) {
 	for id, f := range e.evaluators {
 		if f.Recorded(at) || at.Before(since) {
 			continue

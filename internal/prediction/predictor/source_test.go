@@ -100,15 +100,15 @@ func (f *fakeSource) sums(ctx context.Context, names []string, w metrics.Window)
 	return out, nil
 }
 
-func (f *fakeSource) Range(ctx context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
+func (f *fakeSource) Range(ctx context.Context, query string, w metrics.Window) ([]metrics.LabeledSeries, error) {
 	if err := f.begin(ctx, w, 0); err != nil {
 		return nil, err
 	}
 
-	var out []metrics.LabelledSeries
+	var out []metrics.LabeledSeries
 	for _, l := range f.expressions[query] {
 		if s, ok := f.fill(l["pod"], w); ok {
-			out = append(out, metrics.LabelledSeries{Labels: l, Series: s})
+			out = append(out, metrics.LabeledSeries{Labels: l, Series: s})
 		}
 	}
 

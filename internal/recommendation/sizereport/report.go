@@ -148,10 +148,10 @@ func SummarizeUsage(p *rightsize.Profile, from, to time.Time) ContainerUsage {
 		}
 	}
 
-	return ContainerUsage{CPU: summariseCounts(&cpu), Memory: summariseCounts(&memory)}
+	return ContainerUsage{CPU: summarizeCounts(&cpu), Memory: summarizeCounts(&memory)}
 }
 
-func summariseCounts(c *histogram.Counts) UsageSummary {
+func summarizeCounts(c *histogram.Counts) UsageSummary {
 	if c.Total() == 0 {
 		return UsageSummary{}
 	}

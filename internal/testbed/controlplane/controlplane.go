@@ -31,7 +31,7 @@ type ControlPlane struct {
 }
 
 // Start runs a control plane and returns when it serves: the API server is ready, the system namespaces exist and, with
-// the controller manager, pods can be created in namespace default. After an error nothing is left running. Cancelling
+// the controller manager, pods can be created in namespace default. After an error nothing is left running. Canceling
 // ctx aborts the start; a started control plane runs until Stop.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	o, err := o.complete()

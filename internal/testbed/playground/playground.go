@@ -54,7 +54,7 @@ const (
 // fieldManager is the field manager of objects that the playground applies.
 const fieldManager = "crane-playground"
 
-// playground is a running system. Its fields are set in the order of the start and not changed afterwards, except the
+// playground is a running system. Its fields are set in the order of the start and not changed afterward, except the
 // processes of craned, crane-scheduler and metric-adapter.
 type playground struct {
 	options *Options

@@ -220,7 +220,7 @@ func (o *options) startNodes(ctx context.Context) (*realnode.Cluster, []*realnod
 		return nil, nil, err
 	}
 
-	// Only nodes that start afterwards have Services.
+	// Only nodes that start afterward have Services.
 	if err := c.EnableServices(ctx); err != nil {
 		return nil, nil, err
 	}

@@ -20,7 +20,7 @@ import (
 const (
 	crioSocket = "/run/crio/crio.sock"
 	crioDir    = "/opt/crane/crio"
-	// boundedRunc is nodekit, which drops requests to runc that a namespace node cannot fulfil.
+	// boundedRunc is nodekit, which drops requests to runc that a namespace node cannot fulfill.
 	boundedRunc = "/opt/crane/" + nodeinit.RuntimeName
 	crioConfig  = configDir + "/crio.conf"
 	crioPolicy  = configDir + "/policy.json"

@@ -43,7 +43,7 @@ func APIServerArgs() map[controlplane.Component][]string {
 	return map[controlplane.Component][]string{controlplane.APIServer: {"--enable-aggregator-routing=true"}}
 }
 
-// EnableServices gives nodes that start afterwards ClusterIPs and cluster DNS: kube-proxy runs on each, CoreDNS beside the control plane,
+// EnableServices gives nodes that start afterward ClusterIPs and cluster DNS: kube-proxy runs on each, CoreDNS beside the control plane,
 // which must have been started with APIServerArgs.
 func (c *Cluster) EnableServices(ctx context.Context) error {
 	if err := c.assets.HasServices(); err != nil {

@@ -133,7 +133,7 @@ func gocranePrepare(history series.Series) ([]float64, error) {
 	return values, nil
 }
 
-// gocranePercentile is the value at a rank that is whole, else the mean of its two neighbours.
+// gocranePercentile is the value at a rank that is whole, else the mean of its two neighbors.
 func gocranePercentile(sorted []float64, share float64) float64 {
 	rank := share * float64(len(sorted))
 	index := int(rank)

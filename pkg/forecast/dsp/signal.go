@@ -165,7 +165,7 @@ func (s *signal) refine(coarseLag, reach int) int {
 }
 
 // overlap is the correlation of the parts of the values that overlap at a lag, each with its own variance: unlike the
-// autocorrelation it has no bias towards shorter or longer lags.
+// autocorrelation it has no bias toward shorter or longer lags.
 func overlap(values []float64, lag int, mean float64) float64 {
 	var product, first, second float64
 	later := values[lag:]

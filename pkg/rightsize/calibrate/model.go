@@ -101,7 +101,7 @@ func (m *Model) AddDay(date series.Day, pods []PodUsage) {
 	}
 }
 
-// AddSketch adds a finished day by the sketch of its usage, which must not change afterwards. It requires settings with one request
+// AddSketch adds a finished day by the sketch of its usage, which must not change afterward. It requires settings with one request
 // a day. The order of samples matters to a reaction only, whose effect is a curve of the settings' reaction; where that is nil or does
 // not know a request, nothing is raised.
 func (m *Model) AddSketch(date series.Day, usage *histogram.Counts, curve *Curve) {

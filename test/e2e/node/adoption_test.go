@@ -26,7 +26,7 @@ import (
 )
 
 // TestAdoption checks that craned resizes a pod in place on a real kubelet without a restart, and rolls back a pod that is OOM-killed
-// afterwards.
+// afterward.
 func TestAdoption(t *testing.T) {
 	n := node.Start(t, node.Options{})
 	f := adoptionFixture{Node: n, cgroups: n.Cgroups(t), client: startCraned(t, n)}

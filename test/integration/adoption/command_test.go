@@ -60,7 +60,7 @@ func runDry(t *testing.T, args ...string) dryRun {
 	return p
 }
 
-// testAdoptCommand checks that a dry run writes nothing, and that its requests are those that craned sends afterwards.
+// testAdoptCommand checks that a dry run writes nothing, and that its requests are those that craned sends afterward.
 func testAdoptCommand(t *testing.T) {
 	f := newFixture(t)
 	f.Deploy("web", 4)

@@ -20,7 +20,7 @@ import (
 )
 
 // TestPause checks that no workload is changed while the ConfigMap crane-pause pauses Crane, that a condition and a metric report it, and
-// that changes follow afterwards.
+// that changes follow afterward.
 // The test does not run beside others, because the ConfigMap is for all of them.
 func TestPause(t *testing.T) {
 	f := newFixture(t)
@@ -47,7 +47,7 @@ func TestPause(t *testing.T) {
 }
 
 // TestPausedPods checks that new pods of an adopted workload are created as their template is while Crane is paused, and with the adopted
-// requests before and afterwards.
+// requests before and afterward.
 // The test does not run beside others, because the ConfigMap and the webhooks are for all of them.
 func TestPausedPods(t *testing.T) {
 	f := newFixture(t)

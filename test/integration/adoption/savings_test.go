@@ -100,7 +100,7 @@ func TestSavings(t *testing.T) {
 			}
 
 			last = r
-			if r.ObservedHours <= hours || r.Accounts[0].Namespaces[f.Name].Realised <= 0 {
+			if r.ObservedHours <= hours || r.Accounts[0].Namespaces[f.Name].Realized <= 0 {
 				return fmt.Errorf("%+v", r)
 			}
 
@@ -117,14 +117,14 @@ func TestSavings(t *testing.T) {
 
 	then := first.Accounts[0].Namespaces[f.Name]
 	now := second.Accounts[0].Namespaces[f.Name]
-	if got := (now.Realised - then.Realised) / hours; math.Abs(got-saved) > saved/100 {
-		t.Errorf("%v an hour was realised, want %v", got, saved)
+	if got := (now.Realized - then.Realized) / hours; math.Abs(got-saved) > saved/100 {
+		t.Errorf("%v an hour was realized, want %v", got, saved)
 	}
 
 	if got := (now.Promised - then.Promised) / hours; math.Abs(got-saved) > saved/100 {
 		t.Errorf("%v an hour was promised, want %v", got, saved)
 	}
-	if got := second.Accounts[0].Namespaces[forged.Name].Realised; got > 1 || second.Unknown == 0 || second.Accounts[0].Currency != "EUR" {
+	if got := second.Accounts[0].Namespaces[forged.Name].Realized; got > 1 || second.Unknown == 0 || second.Accounts[0].Currency != "EUR" {
 		t.Errorf("the forged state saves %v, want at most 1 and an unknown target: %+v", got, second)
 	}
 
@@ -132,7 +132,7 @@ func TestSavings(t *testing.T) {
 	harness.StartCraned(t, waitTimeout, control, binary, harness.NoPrometheus, flags...)
 
 	third := await(second.ObservedHours)
-	if third.Accounts[0].Namespaces[f.Name].Realised <= now.Realised {
+	if third.Accounts[0].Namespaces[f.Name].Realized <= now.Realized {
 		t.Errorf("the record is %+v after %+v, want a higher saving", third, second)
 	}
 

@@ -383,7 +383,7 @@ func TestEvictPreview(t *testing.T) {
 }
 
 // TestOutage checks that nothing is evicted or written while the API server is down, and that exactly the first pod is evicted and the
-// node tainted afterwards.
+// node tainted afterward.
 func TestOutage(t *testing.T) {
 	f := newEvictFixture(t, "evict-outage", 7000)
 	f.pod("first", 1500)

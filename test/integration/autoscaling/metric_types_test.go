@@ -50,9 +50,9 @@ func metricsOfAllTypes() []autoscalingv2.MetricSpec {
 	}
 }
 
-// TestEveryMetricAndBehaviourReachesTheHPA checks that metrics and behavior are written to the HPA once, with the defaults of the
+// TestEveryMetricAndBehaviorReachesTheHPA checks that metrics and behavior are written to the HPA once, with the defaults of the
 // API server, and labels and annotations as configured.
-func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
+func TestEveryMetricAndBehaviorReachesTheHPA(t *testing.T) {
 	f := newFixture(t, "--ehpa-propagation-labels=team", "--ehpa-propagation-annotation-prefixes=cost/")
 	metrics.setSharedLoad(f.Name, 300)
 	window := int32(120)
@@ -95,7 +95,7 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 
 	down, up := h.Spec.Behavior.ScaleDown, h.Spec.Behavior.ScaleUp
 	if *down.StabilizationWindowSeconds != 120 || *down.SelectPolicy != least || len(down.Policies) != 1 || up.Tolerance == nil || up.Tolerance.String() != "50m" {
-		t.Errorf("behaviour %+v %+v, want the two rules of the autoscaler", down, up)
+		t.Errorf("behavior %+v %+v, want the two rules of the autoscaler", down, up)
 	}
 	if h.Labels["team"] != "shop" || h.Labels["other"] != "" || h.Annotations["cost/center"] != "7" || h.Annotations["note"] != "" {
 		t.Errorf("labels %v, annotations %v, want the propagated ones alone", h.Labels, h.Annotations)

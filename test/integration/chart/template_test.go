@@ -86,7 +86,7 @@ func TestSameObjectsAsConfig(t *testing.T) {
 func withoutRelease(t *testing.T, o *unstructured.Unstructured) map[string]any {
 	t.Helper()
 
-	// Numbers have one type afterwards.
+	// Numbers have one type afterward.
 	raw, err := o.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)

@@ -218,7 +218,7 @@ func TestCreateRule(t *testing.T) {
 	}
 }
 
-// TestOverview_SavingsAndOOMKills checks that the overview has what craned keeps: savings by day, what was promised and realised, and OOM kills, each with its
+// TestOverview_SavingsAndOOMKills checks that the overview has what craned keeps: savings by day, what was promised and realized, and OOM kills, each with its
 // source; and that a record that the person may not read is a note.
 func TestOverview_SavingsAndOOMKills(t *testing.T) {
 	f := serve(t)
@@ -231,7 +231,7 @@ func TestOverview_SavingsAndOOMKills(t *testing.T) {
 	record := &savings.Record{}
 	midnight := time.Now().UTC().Truncate(24 * time.Hour)
 	for at := midnight.Add(-2 * 24 * time.Hour); !at.After(midnight); at = at.Add(time.Hour) {
-		sample := savings.Sample{Currency: out.Currency, Cluster: 10, Namespaces: map[string]savings.Amounts{"shop": {Cost: 4, Promised: 2, Realised: 1, Available: 3}}}
+		sample := savings.Sample{Currency: out.Currency, Cluster: 10, Namespaces: map[string]savings.Amounts{"shop": {Cost: 4, Promised: 2, Realized: 1, Available: 3}}}
 		if err := record.Add(at, 2*time.Hour, sample); err != nil {
 			t.Fatal(err)
 		}
@@ -262,7 +262,7 @@ func TestOverview_SavingsAndOOMKills(t *testing.T) {
 		t.Fatalf("trend from %s: %+v, want two days", out.TrendSource, out.Trend)
 	}
 
-	if a := out.Adoption; *a.PromisedPerMonth != 2*730 || *a.RealisedPerMonth != 730 || *a.Promised != 2*48 || *a.Realised != 48 || a.Since != midnight.Add(-48*time.Hour).Unix() {
+	if a := out.Adoption; *a.PromisedPerMonth != 2*730 || *a.RealisedPerMonth != 730 || *a.Promised != 2*48 || *a.Realized != 48 || a.Since != midnight.Add(-48*time.Hour).Unix() {
 		t.Errorf("adoption: %+v, want half of what was promised", a)
 	}
 	if len(out.OOMKills) != 1 || out.OOMKills[0].Target != (contract.Target{Cluster: "cluster", Namespace: "shop", Kind: "Deployment", Name: "web"}) || *out.OOMKills[0].MemoryBytes != 1<<30 || out.OOMSource == "" {

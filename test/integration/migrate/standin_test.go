@@ -16,7 +16,7 @@ import (
 )
 
 // standInCharts stand for gocrane's charts, and the first two for its manifests, where its files are not here. They have the names, selectors, images
-// and flags by which an installation is recognised.
+// and flags by which an installation is recognized.
 func standInCharts() map[string]string {
 	return map[string]string{
 		"crane":         standInRights("craned", true) + standInRights("metric-adapter", true) + standInRights("crane-agent", false) + standInCrane,

@@ -70,9 +70,9 @@ func TestQueryScope(t *testing.T) {
 		t.Errorf("another query: %v", err)
 	}
 
-	labelled := allowed.DeepCopy()
-	labelled.Labels = map[string]string{"a": "b"}
-	if err := tenant.Patch(t.Context(), labelled, client.MergeFrom(allowed)); err != nil {
+	labeled := allowed.DeepCopy()
+	labeled.Labels = map[string]string{"a": "b"}
+	if err := tenant.Patch(t.Context(), labeled, client.MergeFrom(allowed)); err != nil {
 		t.Errorf("a label: %v", err)
 	}
 }

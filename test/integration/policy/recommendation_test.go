@@ -75,8 +75,8 @@ func TestRecommendationOwner(t *testing.T) {
 		return rec
 	}
 
-	labelled := newRecommendation(namespace, target)
-	labelled.Labels = map[string]string{analysisv1alpha1.LabelRuleUID: "7a2e"}
+	labeled := newRecommendation(namespace, target)
+	labeled.Labels = map[string]string{analysisv1alpha1.LabelRuleUID: "7a2e"}
 	const policy = "crane-recommendation-owner"
 	evpa := owned("autoscaling.crane.io/v1alpha1", "EffectiveVerticalPodAutoscaler", true)
 	awaitRefused(t, policy, func(ctx context.Context) error { return tenant.Create(ctx, evpa.DeepCopy(), client.DryRunAll) })
@@ -84,7 +84,7 @@ func TestRecommendationOwner(t *testing.T) {
 	for name, rec := range map[string]*analysisv1alpha1.Recommendation{
 		"owned by a rule":      owned("analysis.crane.io/v1alpha1", "RecommendationRule", false),
 		"controlled by others": owned("v1", "ConfigMap", true),
-		"labelled":             labelled,
+		"labeled":              labeled,
 	} {
 		if err := checkRefused(tenant.Create(t.Context(), rec.DeepCopy()), policy); err != nil {
 			t.Errorf("creation %s by a tenant: %v", name, err)

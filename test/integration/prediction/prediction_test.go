@@ -428,12 +428,12 @@ func TestNodesAreFollowed(t *testing.T) {
 		t.Errorf("the object of another: %v", err)
 	}
 
-	relabelled := first.DeepCopy()
-	relabelled.Labels["zone"] = "c"
+	relabeled := first.DeepCopy()
+	relabeled.Labels["zone"] = "c"
 	change(func() { cnp.Spec.NodeSelector = map[string]string{"zone": "c"} })
 	counts(0, 0, predictionv1alpha1.ReasonAllCreated)
 
-	if err := c.Patch(t.Context(), relabelled, client.MergeFrom(first)); err != nil {
+	if err := c.Patch(t.Context(), relabeled, client.MergeFrom(first)); err != nil {
 		t.Fatal(err)
 	}
 

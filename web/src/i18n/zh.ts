@@ -409,7 +409,7 @@ export const zh: Texts = {
   'cost.share': '占比',
   'cost.more': '另有 {n} 行在 CSV 中。',
   'cost.labelKeys': '常用标签：{keys}',
-  'cost.unlabelled': '无此标签',
+  'cost.unlabeled': '无此标签',
 
   'rules.empty': '没有规则',
   'rules.emptyHint': 'RecommendationRule 选择工作负载，并指定由哪些 recommender 分析。',

@@ -16,7 +16,7 @@ export function applyTheme(t: Theme): void {
   for (const l of listeners) l()
 }
 
-/** Calls the listener when the colours change. */
+/** Calls the listener when the colors change. */
 export function onTheme(listener: () => void): () => void {
   const m = media()
   listeners.add(listener)

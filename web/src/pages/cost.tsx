@@ -106,7 +106,7 @@ const maxRows = 500
 
 function Name({ d, name }: { d: Answer; name: string }) {
   if (d.by === 'namespace') return <Link to={`/worklist?namespace=${encodeURIComponent(name)}`}>{name}</Link>
-  return <>{name || t('cost.unlabelled')}</>
+  return <>{name || t('cost.unlabeled')}</>
 }
 
 function compare(a: CostRow, b: CostRow, by: Column): number {

@@ -34,7 +34,7 @@ export function shareOf(n: Node, m: Measure, metric: string): number | null {
   return known(v) ? v : null
 }
 
-/** The class of a share: above the water mark the warm colours begin. */
+/** The class of a share: above the water mark the warm colors begin. */
 export function heatClass(share: number | null, mark: number): string {
   if (share === null) return ''
   if (share >= mark) return share >= mark + (1 - mark) / 2 ? 'h5' : 'h4'
@@ -42,7 +42,7 @@ export function heatClass(share: number | null, mark: number): string {
   return part >= 0.85 ? 'h3' : part >= 0.5 ? 'h2' : part >= 0.2 ? 'h1' : 'h0'
 }
 
-/** The share from which colours are warm where the metric has no water mark. */
+/** The share from which colors are warm where the metric has no water mark. */
 const warmFrom = 0.8
 
 function Content({ d, query }: { d: NodeList; query: URLSearchParams }) {

@@ -45,18 +45,18 @@ export interface ChartProps {
 
 const emptyMarks: Mark[] = []
 
-/** Resolves the colour of a class, because a canvas does not read custom properties. */
-function colourOf(host: HTMLElement, className: string): string {
+/** Resolves the color of a class, because a canvas does not read custom properties. */
+function colorOf(host: HTMLElement, className: string): string {
   const probe = document.createElement('span')
   probe.className = className
   host.appendChild(probe)
-  const colour = getComputedStyle(probe).color
+  const color = getComputedStyle(probe).color
   probe.remove()
-  return colour
+  return color
 }
 
-function faded(colour: string, alpha: number): string {
-  return colour.replace(/^rgb\(([^)]+)\)$/, (_, rgb: string) => `rgba(${rgb}, ${alpha})`)
+function faded(color: string, alpha: number): string {
+  return color.replace(/^rgb\(([^)]+)\)$/, (_, rgb: string) => `rgba(${rgb}, ${alpha})`)
 }
 
 export function Chart(props: ChartProps) {
@@ -181,15 +181,15 @@ interface Settings {
 }
 
 function options(host: HTMLElement, s: Settings, onCursor: (i: number | null) => void, onRange: (r: [number, number]) => void): uPlot.Options {
-  const colour = (tone: Tone) => colourOf(host, 'c-' + tone)
-  const muted = colour('muted')
+  const color = (tone: Tone) => colorOf(host, 'c-' + tone)
+  const muted = color('muted')
   const grid = faded(muted, 0.16)
   const font = `12px ${getComputedStyle(document.body).fontFamily}`
   const axis = { stroke: muted, font, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1, size: 5 } }
   const bands: uPlot.Band[] = []
   s.lines.forEach((l, i) => {
     const to = s.lines.findIndex(o => o.id === l.bandTo)
-    if (to >= 0) bands.push({ series: [i + 1, to + 1], fill: faded(colour(l.tone), 0.16) })
+    if (to >= 0) bands.push({ series: [i + 1, to + 1], fill: faded(color(l.tone), 0.16) })
   })
   const step = uPlot.paths.stepped?.({ align: 1 })
   return {
@@ -203,7 +203,7 @@ function options(host: HTMLElement, s: Settings, onCursor: (i: number | null) =>
       { ...axis, size: 62, values: (_u, splits) => splits.map(v => s.format(v)), ...(s.unit === 'memory' ? { incrs: memoryIncrements } : {}) },
     ],
     series: [{}, ...s.lines.map((l): uPlot.Series => ({
-      label: l.label, stroke: colour(l.tone), width: l.thin ? 0.6 : 1.6, show: !s.off.has(l.follows ?? l.id),
+      label: l.label, stroke: color(l.tone), width: l.thin ? 0.6 : 1.6, show: !s.off.has(l.follows ?? l.id),
       points: { show: false }, spanGaps: false,
       ...(l.dashed ? { dash: [6, 4] } : {}), ...(l.stepped && step ? { paths: step } : {}),
     }))],
@@ -217,7 +217,7 @@ function options(host: HTMLElement, s: Settings, onCursor: (i: number | null) =>
         u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false)
         onRange([Math.floor(from), Math.ceil(to)])
       }],
-      draw: [u => drawMarks(u, s.marks, colour)],
+      draw: [u => drawMarks(u, s.marks, color)],
     },
   }
 }
@@ -233,15 +233,15 @@ function tick(seconds: number, increment: number): string {
     : date.toLocaleTimeString(locale, { hour: '2-digit', minute: '2-digit' })
 }
 
-/** Draws a line and a triangle at the foot for each mark; the kind is told apart by colour and by the list below the chart. */
-function drawMarks(u: uPlot, marks: Mark[], colour: (tone: Tone) => string): void {
+/** Draws a line and a triangle at the foot for each mark; the kind is told apart by color and by the list below the chart. */
+function drawMarks(u: uPlot, marks: Mark[], color: (tone: Tone) => string): void {
   const { ctx, bbox } = u
   const ratio = window.devicePixelRatio || 1
   ctx.save()
   for (const m of marks) {
     const x = u.valToPos(m.t, 'x', true)
     if (x < bbox.left || x > bbox.left + bbox.width) continue
-    ctx.strokeStyle = ctx.fillStyle = colour(m.tone)
+    ctx.strokeStyle = ctx.fillStyle = color(m.tone)
     ctx.lineWidth = ratio
     ctx.setLineDash([2 * ratio, 3 * ratio])
     ctx.beginPath()

@@ -29,8 +29,8 @@ func TestScalingPlant(t *testing.T) {
 	}
 	type plant = predictionv1alpha1.ScalingPlant
 
-	of := func(capacity, target predictionv1alpha1.Number, lag, stabilisation int32) plant {
-		return plant{PodCapacity: capacity, Target: target, LagSeconds: lag, StabilizationSeconds: stabilisation}
+	of := func(capacity, target predictionv1alpha1.Number, lag, stabilization int32) plant {
+		return plant{PodCapacity: capacity, Target: target, LagSeconds: lag, StabilizationSeconds: stabilization}
 	}
 	for name, c := range map[string]struct {
 		edit   func(*scaler)
@@ -39,12 +39,12 @@ func TestScalingPlant(t *testing.T) {
 		want   plant
 		err    string
 	}{
-		"a utilisation":            {func(*scaler) {}, utilization(corev1.ResourceCPU, 60), "150m", of("0.25", "0.6", 105, 300), ""},
+		"a utilization":            {func(*scaler) {}, utilization(corev1.ResourceCPU, 60), "150m", of("0.25", "0.6", 105, 300), ""},
 		"more than is requested":   {func(*scaler) {}, utilization(corev1.ResourceCPU, 150), "375m", of("0.375", "1", 105, 300), ""},
 		"an average value":         {func(*scaler) {}, average, "35", of("50", "0.7", 105, 300), ""},
 		"pods that start slowly":   {startup("3m"), average, "35", of("50", "0.7", 225, 300), ""},
 		"pods that start at once":  {startup("0s"), average, "35", of("50", "0.7", 45, 300), ""},
-		"no stabilisation":         {atOnce, average, "35", of("50", "0.7", 105, 0), ""},
+		"no stabilization":         {atOnce, average, "35", of("50", "0.7", 105, 0), ""},
 		"a time that is none":      {startup("soon"), average, "35", plant{}, `"soon": must be a duration`},
 		"a time that is too long":  {startup("2h"), average, "35", plant{}, "from 0s to 1h"},
 		"a time that has gone by":  {startup("-1s"), average, "35", plant{}, "from 0s to 1h"},

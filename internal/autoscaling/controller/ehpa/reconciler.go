@@ -155,7 +155,7 @@ func (r *Reconciler) isOptedOut(ctx context.Context, namespace string, target wo
 		return false, fmt.Errorf("reading namespace %s: %w", namespace, err)
 	}
 
-	return optout.Labelled(ns.Labels) || optout.Labelled(target.Labels), nil
+	return optout.Labeled(ns.Labels) || optout.Labeled(target.Labels), nil
 }
 
 // getOwned reads the managed object of a kind into the given one. It returns nil where there is none that the autoscaler controls.

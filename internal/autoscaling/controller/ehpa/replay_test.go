@@ -47,7 +47,7 @@ func (fakeHistory) NodeUsage(context.Context, metrics.NodesRequest) (map[string]
 	return nil, metrics.ErrUnsupported
 }
 
-func (fakeHistory) Range(context.Context, string, metrics.Window) ([]metrics.LabelledSeries, error) {
+func (fakeHistory) Range(context.Context, string, metrics.Window) ([]metrics.LabeledSeries, error) {
 	return nil, metrics.ErrUnsupported
 }
 

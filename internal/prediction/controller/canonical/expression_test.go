@@ -37,7 +37,7 @@ func TestExpression(t *testing.T) {
 	}
 }
 
-// FuzzExpression: what PromQL understands means the same afterwards.
+// FuzzExpression: what PromQL understands means the same afterward.
 func FuzzExpression(f *testing.F) {
 	for _, seed := range []string{
 		`sum(rate(x{a="1", b=~"2"}[5m])) by (c) > bool 1`, `a offset 5m - -1`, `{__name__="x"} or y{}`, `x{"quoted name", a='b'} @ 5 `,

@@ -108,7 +108,7 @@ func (r *Recorder) adoptedSize(ctx context.Context, o metav1.Object) (size adopt
 	return adoptedSize{before: state.Original, recommended: recommended}, true, nil
 }
 
-// addAdopted adds the promised and realised savings of the running pods of adopted workloads. It returns the number of workloads with a size
+// addAdopted adds the promised and realized savings of the running pods of adopted workloads. It returns the number of workloads with a size
 // that no pod on their nodes can have had: the owner of a workload can write its annotations.
 func (r *Recorder) addAdopted(ctx context.Context, tariff *cost.Tariff, adopted map[workload.Ref]adoptedSize, to map[string]savings.Amounts) (int, error) {
 	spaces := map[string]bool{}
@@ -141,7 +141,7 @@ func (r *Recorder) addAdopted(ctx context.Context, tariff *cost.Tariff, adopted 
 		price := tariff.At(map[string]int{pod.Node: 1})
 		sum := to[owner.Namespace]
 		sum.Promised += priceOf(price, object, size.before, func(c *corev1.Container) rightsize.Resources { return size.recommended.Containers[c.Name] })
-		sum.Realised += priceOf(price, object, size.before, func(c *corev1.Container) rightsize.Resources { return inForce(object, c) })
+		sum.Realized += priceOf(price, object, size.before, func(c *corev1.Container) rightsize.Resources { return inForce(object, c) })
 		to[owner.Namespace] = sum
 
 		return nil

@@ -42,7 +42,7 @@ func (r *Report) svg() string {
 			title := fmt.Sprintf("%s, metric delay %s: %d nodes, %d seeds", s.Name, s.Delay, s.Nodes, len(s.Seeds))
 			m.Text(svg.Point{X: 12, Y: 18}, title, "font-weight", "bold")
 			m.Group(svg.Point{}, func() {
-				bars(m, s, "σ of node CPU utilisation, points (mean, 95 %)", func(q quality.Summary) quality.Estimate {
+				bars(m, s, "σ of node CPU utilization, points (mean, 95 %)", func(q quality.Summary) quality.Estimate {
 					return quality.Estimate{Mean: 100 * q.Sigma.Mean, Interval: 100 * q.Sigma.Interval}
 				})
 			})

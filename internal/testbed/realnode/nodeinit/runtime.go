@@ -77,7 +77,7 @@ func startFile(args []string) (file string, isBundle bool) {
 	return "", false
 }
 
-// restrictFile removes settings from the file that this node cannot fulfil.
+// restrictFile removes settings from the file that this node cannot fulfill.
 func restrictFile(file string, isBundle bool) error {
 	l, err := detectLimitations("/proc/self/oom_score_adj", "/sys/fs/cgroup")
 	if err != nil {

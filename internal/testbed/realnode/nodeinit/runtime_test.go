@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestLimitations: settings that the node cannot fulfil are removed; nothing else changes.
+// TestLimitations: settings that the node cannot fulfill are removed; nothing else changes.
 func TestLimitations(t *testing.T) {
 	for name, c := range map[string]struct {
 		content, want string

@@ -15,7 +15,7 @@ import (
 )
 
 // write is a write to a file of a tree with the groups a/b/deep, a/c (with a process) and x/y, and the prefix of the
-// file's content afterwards.
+// file's content afterward.
 type write struct {
 	file, value string
 	want        error
@@ -321,7 +321,7 @@ func TestObeysMemoryMax(t *testing.T) {
 
 	got, err = tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 101 * mebi}})
 	if err != nil || !got[0].Killed || text(filepath.Join(tree.Dir, "a"), "memory.current") != "0" {
-		t.Errorf("Tick with more than memory.max = %+v, error %v; want an OOM kill and no memory afterwards", got, err)
+		t.Errorf("Tick with more than memory.max = %+v, error %v; want an OOM kill and no memory afterward", got, err)
 	}
 	if events := text(filepath.Join(tree.Dir, "a"), "memory.events"); !strings.Contains(events, "oom_kill 1") {
 		t.Errorf("memory.events of the parent = %s, want oom_kill 1", events)

@@ -226,7 +226,7 @@ func spikes(rng *rand.Rand, n int) []float64 {
 	})
 }
 
-// cache fills towards a bound, over days.
+// cache fills toward a bound, over days.
 func cache(rng *rand.Rand, n int) []float64 {
 	perMinute := (0.1 + 0.6*rng.Float64()) / perDay
 	size := 0.3

@@ -24,7 +24,7 @@ import (
 //go:embed testdata/held-rules.yaml
 var heldRules string
 
-// TestElasticFollowsLoad checks that the offer falls within seconds with other load and does not rise at once afterwards. A pod keeps its
+// TestElasticFollowsLoad checks that the offer falls within seconds with other load and does not rise at once afterward. A pod keeps its
 // request beyond the reclaimable capacity until a rule evicts it, and it only. Load is that of the whole machine, so the test checks
 // directions, and that every state adds up.
 func TestElasticFollowsLoad(t *testing.T) {

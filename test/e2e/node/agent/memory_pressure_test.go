@@ -128,7 +128,7 @@ func (f *pressureFixture) audit() (out []report.Record, err error) {
 }
 
 // TestMemoryPressure checks on cgroup v2 that under pressure by a growing pod page cache of another pod is reclaimed, and then only the
-// growing pod is evicted with the action's grace period. Afterwards all is restored, and audit records and events are in this order.
+// growing pod is evicted with the action's grace period. Afterward all is restored, and audit records and events are in this order.
 func TestMemoryPressure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")

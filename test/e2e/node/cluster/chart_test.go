@@ -37,7 +37,7 @@ const (
 	replicas   = 3
 )
 
-// TestChart installs Crane by its chart with three replicas each on three real nodes, waits for Recommendations that are learnt from real
+// TestChart installs Crane by its chart with three replicas each on three real nodes, waits for Recommendations that are learned from real
 // containers, upgrades every component while webhooks are called and the agent throttles a pod, and removes all of it.
 func TestChart(t *testing.T) {
 	images := os.Getenv(imagesEnv)

@@ -300,7 +300,7 @@ func TestUpAndDown(t *testing.T) {
 		t.Errorf("after the end these remain: %v, want none", found)
 	}
 	if now := hostState(t); !slices.Equal(now, before) {
-		t.Errorf("afterwards the machine has\n%v, want as before\n%v", now, before)
+		t.Errorf("afterward the machine has\n%v, want as before\n%v", now, before)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance runs steps with the expected error and the value read afterwards on the kernel's cgroup interface.
+// Package conformance runs steps with the expected error and the value read afterward on the kernel's cgroup interface.
 // The same steps (test/kernelcases) run on a real kernel and on the simulated one of package kernel, which keeps the
 // simulation correct. A Player runs the steps.
 package conformance

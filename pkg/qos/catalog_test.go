@@ -11,9 +11,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestCatalogue checks for each of gocrane's metrics the order of victims, the resource of its water mark, the gap per unit above the
+// TestCatalog checks for each of gocrane's metrics the order of victims, the resource of its water mark, the gap per unit above the
 // threshold (0: unknown, one victim at a time) and the possible victims.
-func TestCatalogue(t *testing.T) {
+func TestCatalog(t *testing.T) {
 	const anybody, elastic, own, holders, none = "any", "elastic", "own", "holders", "none"
 	const gap = 1.1 // a tenth more than the excess
 	node := Node{CPUs: 8000, Memory: 1 << 30}

@@ -300,7 +300,7 @@ test('a lost connection keeps the data, says so, and ends by itself', async () =
   await page.getByRole('alert').filter({ hasText: 'cannot be reached' }).waitFor({ state: 'detached', timeout: 15_000 })
 })
 
-test('language and colours are kept', async () => {
+test('language and colors are kept', async () => {
   await open('/overview')
   await page.getByRole('button', { name: '中文' }).click()
   await page.getByRole('heading', { name: '概览' }).waitFor()
