@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/pkg/histogram"
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func main() {
@@ -89,7 +89,7 @@ func (h headroomCPU) Recommend(observation recommend.Observation) (recommend.Rec
 			return out, nil
 		}
 
-		target := series.MilliCPU(1000*usage*(1+h.headroom)) + 1
+		target := units.MilliCPU(1000*usage*(1+h.headroom)) + 1
 		out.Evidence = append(out.Evidence, recommend.Evidence{
 			Name: fmt.Sprintf("p%g of cpu of %s over %d days", 100*h.quantile, c.Name, days), Value: usage, Unit: "cores",
 		})
@@ -134,7 +134,7 @@ func (h headroomCPU) usage(profile *rightsize.Profile, now time.Time) (cores flo
 	return samples.Quantile(h.quantile), days
 }
 
-func withRequest(name string, cpu series.MilliCPU) container {
+func withRequest(name string, cpu units.MilliCPU) container {
 	out := container{Name: name}
 	out.Resources.Requests = map[string]string{"cpu": rightsize.FormatCPU(cpu)}
 

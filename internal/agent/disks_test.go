@@ -15,7 +15,7 @@ import (
 
 	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // works sets the disk demands of the pods in MiB/s.
@@ -138,7 +138,7 @@ func TestBaselinesOutlast(t *testing.T) {
 	stop()
 
 	// --once uses the baselines too.
-	if got := n.parts.restoredState(logr.Discard(), n.clock.Now()).Baselines(); len(got) != 3 || len(got[0].Waits[series.CPU]) < 24 {
+	if got := n.parts.restoredState(logr.Discard(), n.clock.Now()).Baselines(); len(got) != 3 || len(got[0].Waits[units.CPU]) < 24 {
 		t.Errorf("restoredState has %+v, want the baselines of 3 pods", got)
 	}
 	if got := n.parts.restoredState(logr.Discard(), n.clock.Now().Add(time.Hour)).Baselines(); len(got) != 0 {
@@ -186,7 +186,7 @@ func TestDryRunBeside(t *testing.T) {
 		t.Helper()
 
 		k := o.newBaselineStore(logr.Discard())
-		k.Save([]qos.Baseline{{UID: uid, Uses: map[series.Resource][]float32{series.CPU: {500}}}}, n.clock.Now())
+		k.Save([]qos.Baseline{{UID: uid, Uses: map[units.Resource][]float32{units.CPU: {500}}}}, n.clock.Now())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 

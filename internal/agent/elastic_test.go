@@ -21,7 +21,7 @@ import (
 	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const heldRules = `
@@ -72,7 +72,7 @@ func TestHeldAboveTheOffer(t *testing.T) {
 		}
 	}
 
-	offer := series.MilliCPU(2000)
+	offer := units.MilliCPU(2000)
 	known := false
 	l.reclaimable = func() (capacity elasticrequest.ReclaimableCapacity) {
 		if known {

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -167,12 +167,12 @@ func (e environment) throttlesMemory() bool {
 
 // unthrottled lists resources that trigger evictions but are never throttled. Without enforced evictions it is empty, so that the reported
 // plan shows the full order of actions.
-func (e *executors) unthrottled() map[series.Resource]bool {
+func (e *executors) unthrottled() map[units.Resource]bool {
 	if e.evictor == nil {
 		return nil
 	}
 
-	return map[series.Resource]bool{series.CPU: e.throttler == nil, series.Memory: e.memory == nil}
+	return map[units.Resource]bool{units.CPU: e.throttler == nil, units.Memory: e.memory == nil}
 }
 
 // drainResults records and reports the outcomes of evictions and memory throttles since the last tick.

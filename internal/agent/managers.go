@@ -22,7 +22,7 @@ import (
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/component/featuregate"
 	model "crane.io/crane/pkg/elastic"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Manager is a part of the agent that runs from start to end. Managers run in goroutines of their own and share only immutable values, so
@@ -154,7 +154,7 @@ const reservedFlag = "node-resource-reserved"
 
 // defaultMemoryReserve keeps the memory above the water mark evict of the shipped policy (0.85) out of the offer: elastic pods that use all
 // of an offer up to it would cause evictions. CPU has none, as in gocrane, because elastic pods yield it at once.
-const defaultMemoryReserve series.Ratio = 0.15
+const defaultMemoryReserve units.Ratio = 0.15
 
 // ReclaimOptions are the flags of elastic resources.
 type ReclaimOptions struct {

@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/signals"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // observeOnce takes two snapshots and decides once.
@@ -198,12 +198,12 @@ func printActions(w io.Writer, preview bool, a qos.Actions) {
 
 	for _, t := range a.Throttles {
 		fmt.Fprintf(w, "%s limit %s container %s from %s to %s, which frees %s, by rule %s: %s\n",
-			would, t.Pod, t.ContainerName, t.From, t.To, formatAmount(series.CPU, float64(t.Freed)), t.Rule, t.Reason)
+			would, t.Pod, t.ContainerName, t.From, t.To, formatAmount(units.CPU, float64(t.Freed)), t.Rule, t.Reason)
 	}
 
 	for _, t := range a.MemoryThrottles {
 		fmt.Fprintf(w, "%s limit memory of %s container %s from %s to %s, which frees %s, by rule %s: %s\n",
-			would, t.Pod, t.ContainerName, t.From, t.To, formatAmount(series.Memory, float64(t.Freed)), t.Rule, t.Reason)
+			would, t.Pod, t.ContainerName, t.From, t.To, formatAmount(units.Memory, float64(t.Freed)), t.Rule, t.Reason)
 	}
 
 	for _, e := range a.Evictions {
@@ -213,17 +213,17 @@ func printActions(w io.Writer, preview bool, a qos.Actions) {
 
 // freedText describes what an eviction releases; empty if its rule measures no amount.
 func freedText(e qos.Eviction) string {
-	if e.Resource != series.CPU && e.Resource != series.Memory {
+	if e.Resource != units.CPU && e.Resource != units.Memory {
 		return ""
 	}
 
 	return ", which frees " + formatAmount(e.Resource, e.Freed)
 }
 
-func formatAmount(resource series.Resource, v float64) string {
-	if resource == series.CPU {
+func formatAmount(resource units.Resource, v float64) string {
+	if resource == units.CPU {
 		return fmt.Sprintf("%.3f cores", v/1000)
 	}
 
-	return mebibytes(series.Bytes(v))
+	return mebibytes(units.Bytes(v))
 }

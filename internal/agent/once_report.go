@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // jsonSchema names the output format. Fields may be added under the same name; any other change needs a new one.
@@ -305,7 +305,7 @@ func (r *onceReport) addRules(out *jsonReport) {
 				Why:     e.Reason,
 			}
 
-			if e.Resource == series.CPU {
+			if e.Resource == units.CPU {
 				j.Frees /= 1000
 			}
 			if e.GraceOverride != nil {

@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -62,7 +62,7 @@ func (r *onceReport) writeTable(w io.Writer) error {
 
 	r.section(out, []any{"POD", "CLASS", "CORES", "LIMIT", "THROTTLED", "MEMORY", "STALLED CPU / MEMORY / IO", "ACTIONS ALLOWED"}, r.podRows)
 	if hidden := len(r.snapshot.Pods) - maxRows; hidden > 0 {
-		fmt.Fprintf(out, "and %s with less use (-o json has all)\n", series.FormatCount(hidden, "pod"))
+		fmt.Fprintf(out, "and %s with less use (-o json has all)\n", units.FormatCount(hidden, "pod"))
 	}
 
 	for _, subject := range slices.Sorted(maps.Keys(r.snapshot.Problems)) {
@@ -89,7 +89,7 @@ func (r *onceReport) section(w io.Writer, header []any, fill func(row func(...an
 
 const unknown = "unknown"
 
-func cores(v observe.Known[series.MilliCPU]) string {
+func cores(v observe.Known[units.MilliCPU]) string {
 	if !v.OK {
 		return unknown
 	}
@@ -97,7 +97,7 @@ func cores(v observe.Known[series.MilliCPU]) string {
 	return fmt.Sprintf("%.3f", float64(v.Value)/1000)
 }
 
-func mebibytes(b series.Bytes) string { return fmt.Sprintf("%.0f MiB", float64(b)/(1<<20)) }
+func mebibytes(b units.Bytes) string { return fmt.Sprintf("%.0f MiB", float64(b)/(1<<20)) }
 
 func (r *onceReport) nodeRows(row func(...any)) {
 	n := &r.snapshot.Node

@@ -20,7 +20,7 @@ import (
 	gates "crane.io/crane/internal/component/featuregate"
 	"crane.io/crane/internal/component/logging"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -166,14 +166,14 @@ func (o *Options) Complete(fs *pflag.FlagSet) []string {
 	return append(deprecatedflags.Warnings(fs), gates.Warnings(fs, "crane-agent", isServedGate)...)
 }
 
-func (o *Options) excess() (series.Ratio, error) {
+func (o *Options) excess() (units.Ratio, error) {
 	var percent float64
 	var rest string
 	if n, _ := fmt.Sscanf(o.Excess+" end", "%g%s", &percent, &rest); n != 2 || rest != "%" && rest != "end" || !(percent >= 0 && percent <= 100) {
 		return 0, errors.New("must be a percentage from 0% to 100%")
 	}
 
-	return series.Ratio(percent / 100), nil
+	return units.Ratio(percent / 100), nil
 }
 
 func (o *Options) limits() (qos.Limits, error) {

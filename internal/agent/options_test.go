@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/agent/elasticresource"
 	"crane.io/crane/internal/component/featuregate"
 	"crane.io/crane/internal/nodeload/policyfile"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // parse parses a command line and returns the warnings.
@@ -147,7 +147,7 @@ func TestReserves(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	marks := policy.Marks[series.Memory]
+	marks := policy.Marks[units.Memory]
 	if got := float64(defaultMemoryReserve + marks.Evict); math.Abs(got-1) > 1e-9 {
 		t.Errorf("the reserve and the water mark evict of %v sum up to %v, want 1", marks.Evict, got)
 	}

@@ -21,7 +21,7 @@ import (
 	"crane.io/crane/internal/component/configfile"
 	gates "crane.io/crane/internal/component/featuregate"
 	"crane.io/crane/internal/nodeload/policyfile"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -262,14 +262,14 @@ func (o *Options) enforceFeatures(layout *cgroup.Layout) []features.Feature {
 
 // waterMarks are the water marks of the scheduler's policy, which also bound evictions. As a manager it follows the policy file.
 type waterMarks struct {
-	file *configfile.File[map[series.Resource]series.Ratio]
+	file *configfile.File[map[units.Resource]units.Ratio]
 	log  logr.Logger
 }
 
 // newWaterMarks reads --policy-config-path; without it there are none.
 func (o *Options) newWaterMarks(log logr.Logger, clk clock.WithTicker) (waterMarks, error) {
 	if o.PolicyConfig == "" {
-		return waterMarks{configfile.Fixed[map[series.Resource]series.Ratio](nil, clk), log}, nil
+		return waterMarks{configfile.Fixed[map[units.Resource]units.Ratio](nil, clk), log}, nil
 	}
 
 	file, err := configfile.Open(o.PolicyConfig, configfile.DefaultInterval, clk, decodeWaterMarks)
@@ -280,13 +280,13 @@ func (o *Options) newWaterMarks(log logr.Logger, clk clock.WithTicker) (waterMar
 	return waterMarks{file, log}, nil
 }
 
-func decodeWaterMarks(content []byte) (map[series.Resource]series.Ratio, error) {
+func decodeWaterMarks(content []byte) (map[units.Resource]units.Ratio, error) {
 	policy, err := policyfile.Decode(content)
 	if err != nil {
 		return nil, fmt.Errorf("water marks: %w", err)
 	}
 
-	out := map[series.Resource]series.Ratio{}
+	out := map[units.Resource]units.Ratio{}
 	for resource, m := range policy.Marks {
 		out[resource] = m.Evict
 	}
@@ -299,8 +299,8 @@ func (waterMarks) Name() string { return "water-marks" }
 
 // Run implements Manager.
 func (m waterMarks) Run(ctx context.Context) error {
-	m.file.Run(ctx, configfile.Observer[map[series.Resource]series.Ratio]{
-		Loaded: func(map[series.Resource]series.Ratio) {
+	m.file.Run(ctx, configfile.Observer[map[units.Resource]units.Ratio]{
+		Loaded: func(map[units.Resource]units.Ratio) {
 			m.log.Info("loaded the changed water marks of the scheduler's policy")
 		},
 		Rejected: func(err error) {

@@ -19,7 +19,7 @@ import (
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/forecast/backtest"
 	"crane.io/crane/pkg/forecast/registry"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const backtestForecastLong = `Backtest forecast evaluates forecasters against measured series. It forecasts from rolling origins, the first after seven days
@@ -139,7 +139,7 @@ func (o *backtestForecastOptions) run(s Streams) error {
 			fmt.Fprintln(progress, "skipping", err)
 		case scored[0].Origins == 0:
 			fmt.Fprintf(progress, "skipping %s: too short for an origin with %s of history and a horizon of %s\n", named.Name,
-				series.FormatDuration(7*24*time.Hour), o.horizon)
+				units.FormatDuration(7*24*time.Hour), o.horizon)
 		default:
 			results = append(results, scored...)
 		}

@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/rightsize/requestbacktest"
 	"crane.io/crane/pkg/rightsize/requestbacktest/generate"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const backtestRightsizeLong = `Backtest rightsize evaluates sizing policies against measured series. Each policy decides at midnight UTC from earlier samples
@@ -76,7 +76,7 @@ func newBacktestRightsizeCommand(s Streams) *cobra.Command {
 
 	fs := cmd.Flags()
 	fs.StringArrayVar(&o.policies, "policy", nil, "policy to test, may be repeated (default: all): crane-default, crane-latency-sensitive, crane-batch, crane-calibrated-constant, gocrane, vpa, krr-p95, krr-p99, crane-calibrated and crane-calibrated-adopted (CPU only), or a policy file")
-	fs.StringVar(&o.resource, "resource", string(series.CPU), "resource of the series: cpu or memory")
+	fs.StringVar(&o.resource, "resource", string(units.CPU), "resource of the series: cpu or memory")
 	fs.Float64Var(&o.target, "target", float64(calibrate.DefaultTarget), targetFlagHelp)
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
 	fs.IntVar(&o.generated, "generated", 0, "number of memory series to generate, instead of reading files")
@@ -95,7 +95,7 @@ func (o *backtestRightsizeOptions) validate() error {
 		errs = append(errs, fmt.Errorf("--generated %d: must be 0 to %d", o.generated, maxBacktestDays))
 	case o.generated > 0 && len(o.paths) > 0:
 		errs = append(errs, errors.New("--generated and files are mutually exclusive"))
-	case o.generated > 0 && o.resource != string(series.Memory):
+	case o.generated > 0 && o.resource != string(units.Memory):
 		errs = append(errs, errors.New("--generated requires --resource memory"))
 	case o.generated == 0 && len(o.paths) == 0:
 		errs = append(errs, errors.New("missing argument: want files or directories with series, or --generated N"))
@@ -124,7 +124,7 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 		return err
 	}
 
-	report, err := requestbacktest.Run(all, rules, series.Resource(o.resource))
+	report, err := requestbacktest.Run(all, rules, units.Resource(o.resource))
 	progress.Stop()
 
 	// Series that cannot be scored are notes as long as others can.
@@ -147,8 +147,8 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 
 // rules returns the named policies and policy files in the given order, or all built-in policies if none is given.
 func (o *backtestRightsizeOptions) rules() ([]requestbacktest.Rule, error) {
-	resource := series.Resource(o.resource)
-	target := series.Ratio(o.target)
+	resource := units.Resource(o.resource)
+	target := units.Ratio(o.target)
 	// Without --policy, all formulas are compared.
 	if len(o.policies) == 0 {
 		rules, err := requestbacktest.Rules(resource)
@@ -179,7 +179,7 @@ func (o *backtestRightsizeOptions) rules() ([]requestbacktest.Rule, error) {
 }
 
 // withTarget replaces the calibrated rules by those of a target.
-func withTarget(rules []requestbacktest.Rule, target series.Ratio, resource series.Resource) []requestbacktest.Rule {
+func withTarget(rules []requestbacktest.Rule, target units.Ratio, resource units.Resource) []requestbacktest.Rule {
 	for i, r := range rules {
 		switch r.Name {
 		case requestbacktest.Calibrated:
@@ -248,7 +248,7 @@ func renderRightsizeTable(w io.Writer, report requestbacktest.Report) error {
 
 		return table.Row{
 			name, s.Policy, fmt.Sprintf("%.3f", s.Cost), fmt.Sprintf("%.1f", s.MinutesAbove),
-			series.FormatDuration(time.Duration(s.LongestAbove * float64(time.Minute))), fmt.Sprintf("%.3f", s.Slack), fmt.Sprintf("%.2f %%", 100*s.Violation),
+			units.FormatDuration(time.Duration(s.LongestAbove * float64(time.Minute))), fmt.Sprintf("%.3f", s.Slack), fmt.Sprintf("%.2f %%", 100*s.Violation),
 			fmt.Sprintf("%.4f", s.Overrun), ooms, fmt.Sprintf("%.2f", s.Changes),
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/recommendation/allocation"
 	"crane.io/crane/internal/recommendation/pricebook"
 	"crane.io/crane/pkg/cost"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const costLong = `Cost allocates the prices of nodes to the workloads on them: by requests, by usage, and by the larger of the two. Capacity that
@@ -116,7 +116,7 @@ func (o *costOptions) complete() error {
 		errs = append(errs, fmt.Errorf("--price-book: %w", err))
 	}
 
-	o.windowLength, err = series.ParseDuration(o.window)
+	o.windowLength, err = units.ParseDuration(o.window)
 	const shortest = 5 * time.Minute // A rate requires several scrapes.
 	switch {
 	case err != nil:

@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // costSchema is the version of the schema of `crane cost -o json`.
@@ -121,13 +121,13 @@ func (r *costReport) notes() string {
 	}
 
 	if r.WithUsage && bill.WithoutUsage > 0 {
-		fmt.Fprintf(&b, "%s without usage data: no cost by usage, cost of the request by max.\n", series.FormatCount(bill.WithoutUsage, "pod"))
+		fmt.Fprintf(&b, "%s without usage data: no cost by usage, cost of the request by max.\n", units.FormatCount(bill.WithoutUsage, "pod"))
 	}
 	if r.Pending > 0 {
-		fmt.Fprintf(&b, "Not counted: %s (not scheduled).\n", series.FormatCount(r.Pending, "pod"))
+		fmt.Fprintf(&b, "Not counted: %s (not scheduled).\n", units.FormatCount(r.Pending, "pod"))
 	}
 	if r.OnUnknownNode > 0 {
-		fmt.Fprintf(&b, "Not counted: %s (on a deleted node).\n", series.FormatCount(r.OnUnknownNode, "pod"))
+		fmt.Fprintf(&b, "Not counted: %s (on a deleted node).\n", units.FormatCount(r.OnUnknownNode, "pod"))
 	}
 
 	for _, line := range r.Sources.Lines() {
@@ -220,7 +220,7 @@ func renderCostJSON(w io.Writer, r *costReport) error {
 	}
 
 	if r.WithUsage {
-		out.Window = series.FormatDuration(r.Window)
+		out.Window = units.FormatDuration(r.Window)
 	}
 
 	// Without usage, the number of pods without usage would be that of all pods.

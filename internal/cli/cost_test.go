@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/recommendation/allocation"
 	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const fixturePrices = `{"currency":"EUR","source":"contract 7","date":"2026-01-31","default":{"prices":{"cpu":1,"memory":0.5}}}`
@@ -37,7 +37,7 @@ func fixturePriceBook(t *testing.T) *cost.PriceBook {
 // fixtureCluster returns a cluster with a pod whose usage is below its request, one without usage data, a pending pod
 // and one on an unknown node.
 func fixtureCluster() workload.Cluster {
-	pod := func(name, on string, cpu series.MilliCPU) workload.Pod {
+	pod := func(name, on string, cpu units.MilliCPU) workload.Pod {
 		return workload.Pod{
 			Name: name, Node: on, Owner: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: name},
 			Requests: cost.Amounts{CPU: cpu, Memory: 1 << 30},

@@ -11,7 +11,7 @@ import (
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/kube/workloadname"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // selectExplained returns the workload that --explain names as name, kind/name, namespace/name or
@@ -38,7 +38,7 @@ func selectExplained(reference string, all []workload.Workload) ([]workload.Work
 		return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: no workload matches; similar names: %s", reference, workloadname.List(similar))}
 	}
 
-	return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: none of %s matches%s", reference, series.FormatCount(len(all), "workload"), workloadname.DidYouMean(name, workloadname.Names(all)))}
+	return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: none of %s matches%s", reference, units.FormatCount(len(all), "workload"), workloadname.DidYouMean(name, workloadname.Names(all)))}
 }
 
 // selectWorkloads returns the workloads whose history is read.

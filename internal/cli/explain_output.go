@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // customPolicyHint explains how to use another point of the curve.
@@ -60,8 +60,8 @@ func renderExplain(s Streams, r *report) error {
 func (e *explainer) writeWorkload(it sizereport.Item) {
 	e.writeTitle(it.Workload.Ref.String())
 	r := e.report
-	e.writeText("", fmt.Sprintf("%s; policy %s over %s, computed at %s.", series.FormatCount(int(it.Workload.Replicas), "pod"), r.PolicyName,
-		series.FormatDuration(r.Window), r.Now.UTC().Format("2006-01-02 15:04 MST")))
+	e.writeText("", fmt.Sprintf("%s; policy %s over %s, computed at %s.", units.FormatCount(int(it.Workload.Replicas), "pod"), r.PolicyName,
+		units.FormatDuration(r.Window), r.Now.UTC().Format("2006-01-02 15:04 MST")))
 
 	if r.Prices != nil {
 		e.writeText("", savingSentence(r, it))
@@ -106,7 +106,7 @@ func containerSaving(r *report, it sizereport.Item, i int) string {
 	money := func(split cost.Nanos) string {
 		return formatMoney(math.Abs(split.PerMonth())) + " " + r.Prices.Book.Currency
 	}
-	text := fmt.Sprintf("%s over %s: %s (%s) and %s (%s)", r.moneyText(s.Hourly.Total()), series.FormatCount(int(it.Workload.Replicas), "pod"),
+	text := fmt.Sprintf("%s over %s: %s (%s) and %s (%s)", r.moneyText(s.Hourly.Total()), units.FormatCount(int(it.Workload.Replicas), "pod"),
 		coresChangeText(s), money(s.Hourly.CPU), memoryChangeText(s), money(s.Hourly.Memory))
 
 	if len(s.NotCounted) > 0 {
@@ -257,10 +257,10 @@ func (r *report) policyText(s resourceSize) string {
 	}
 
 	// The text describes the formula of the method, with the numbers of this policy.
-	percent := func(share series.Ratio) string { return fmt.Sprintf("%.3g%%", float64(share)*100) }
+	percent := func(share units.Ratio) string { return fmt.Sprintf("%.3g%%", float64(share)*100) }
 	if s.resource == metrics.Memory {
 		m := p.Memory
-		text := fmt.Sprintf("%s of the daily maxima of %s, margin %s", quantileText(m.Percentile), series.FormatDuration(m.Window), percent(m.Margin))
+		text := fmt.Sprintf("%s of the daily maxima of %s, margin %s", quantileText(m.Percentile), units.FormatDuration(m.Window), percent(m.Margin))
 		if m.MaxMargin > m.Margin {
 			text += " to " + percent(m.MaxMargin) + ", higher if days differ"
 		}
@@ -269,10 +269,10 @@ func (r *report) policyText(s resourceSize) string {
 	}
 
 	c := p.CPU
-	text := fmt.Sprintf("%s of %s", quantileText(c.Percentile), series.FormatDuration(c.Window))
+	text := fmt.Sprintf("%s of %s", quantileText(c.Percentile), units.FormatDuration(c.Window))
 	if c.Method == rightsize.Envelope {
 		text = fmt.Sprintf("lowest-cost point of each day of %s between %s and its maximum, covering %s of the days",
-			series.FormatDuration(c.Window), quantileText(c.Percentile), percent(c.Envelope.Cover))
+			units.FormatDuration(c.Window), quantileText(c.Percentile), percent(c.Envelope.Cover))
 	}
 
 	if c.Method == rightsize.Calibrated {
@@ -287,7 +287,7 @@ func (r *report) policyText(s resourceSize) string {
 	return text
 }
 
-func quantileText(q series.Ratio) string {
+func quantileText(q units.Ratio) string {
 	if q >= 1 {
 		return "the maximum"
 	}
@@ -302,7 +302,7 @@ func (e *explainer) writeReplay(s resourceSize, r rightsize.Replay) {
 		return
 	}
 
-	e.writeHeading(fmt.Sprintf("replay: each of %s from %s to %s, computed from the preceding days", series.FormatCount(r.Days, "day"), r.From, r.To))
+	e.writeHeading(fmt.Sprintf("replay: each of %s from %s to %s, computed from the preceding days", units.FormatCount(r.Days, "day"), r.From, r.To))
 	t := texttable.New()
 
 	last := "DAYS ABOVE LIMIT"
@@ -376,9 +376,9 @@ func (s resourceSize) curveCells(p rightsize.CurvePoint) []string {
 	return []string{quantileText(p.Quantile), shareText(p.Slack), minutesText(p.Violation), s.formatMeasured(p.Request)}
 }
 
-func shareText(r series.Ratio) string { return fmt.Sprintf("%.1f%%", float64(r)*100) }
+func shareText(r units.Ratio) string { return fmt.Sprintf("%.1f%%", float64(r)*100) }
 
-func minutesText(share series.Ratio) string { return fmt.Sprintf("%.1f", float64(share)*minutesPerDay) }
+func minutesText(share units.Ratio) string { return fmt.Sprintf("%.1f", float64(share)*minutesPerDay) }
 
 // writeTitle and writeHeading write bold lines.
 func (e *explainer) writeTitle(text string) { e.WriteString(e.paint.paint(colorBold, text) + "\n") }

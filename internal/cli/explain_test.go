@@ -18,6 +18,7 @@ import (
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // explainFixtureReport returns the report of one workload with replays: an app with ten days of history and too large
@@ -55,7 +56,7 @@ func explainFixtureReport(t *testing.T) *report {
 
 	in := resource.Input{Policy: policy, Now: now, Containers: []resource.Container{
 		{Name: "app", Profile: profile(10), Current: rightsize.Resources{
-			CPURequest: new(series.MilliCPU(1000)), CPULimit: new(series.MilliCPU(2000)), MemoryRequest: new(series.Bytes(1 << 30)), MemoryLimit: new(series.Bytes(1 << 30)),
+			CPURequest: new(units.MilliCPU(1000)), CPULimit: new(units.MilliCPU(2000)), MemoryRequest: new(units.Bytes(1 << 30)), MemoryLimit: new(units.Bytes(1 << 30)),
 		}},
 		{Name: "proxy", Profile: profile(1)},
 	}}

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // failRule is a condition of --fail-on: the run fails if a request deviates from the recommendation by more than
@@ -122,5 +122,5 @@ func (r *report) failOn(w io.Writer, rules []failRule) error {
 		fmt.Fprintf(w, "... and %d more\n", violations-maxListed)
 	}
 
-	return &exitError{code: exitFailOn, err: fmt.Errorf("%s outside the limits of --fail-on", series.FormatCount(violations, "request"))}
+	return &exitError{code: exitFailOn, err: fmt.Errorf("%s outside the limits of --fail-on", units.FormatCount(violations, "request"))}
 }

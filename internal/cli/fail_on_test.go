@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func TestFailOn(t *testing.T) {
@@ -55,13 +55,13 @@ func TestFailOnBoundary(t *testing.T) {
 	}
 
 	r := fixtureReport()
-	r.Items[0].Plan.Containers[0].Current.CPURequest = new(series.MilliCPU(130))
+	r.Items[0].Plan.Containers[0].Current.CPURequest = new(units.MilliCPU(130))
 	r.Items[0].Plan.Containers[0].Current.MemoryRequest = nil
 	if err := r.failOn(&bytes.Buffer{}, rules); err != nil {
 		t.Error(err)
 	}
 
-	r.Items[0].Plan.Containers[0].Current.CPURequest = new(series.MilliCPU(131))
+	r.Items[0].Plan.Containers[0].Current.CPURequest = new(units.MilliCPU(131))
 	if err := r.failOn(&bytes.Buffer{}, rules); err == nil {
 		t.Error("131m passes over=30% of 100m, want an error")
 	}

@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -134,20 +134,20 @@ func fixtureReport() *report {
 				Plan: resource.Plan{State: recommend.Ready, Action: recommend.Patch, Description: "The requests should change.", Containers: []rightsize.Recommendation{
 					{
 						Container: "proxy", CPU: ready("p99"), Memory: ready("max"),
-						Current: rightsize.Resources{CPURequest: new(series.MilliCPU(100)), MemoryRequest: new(series.Bytes(128 << 20))},
-						Target:  rightsize.Resources{CPURequest: new(series.MilliCPU(100)), MemoryRequest: new(series.Bytes(64 << 20))},
+						Current: rightsize.Resources{CPURequest: new(units.MilliCPU(100)), MemoryRequest: new(units.Bytes(128 << 20))},
+						Target:  rightsize.Resources{CPURequest: new(units.MilliCPU(100)), MemoryRequest: new(units.Bytes(64 << 20))},
 					},
 					{
 						Container: "app", CPU: ready("p99", rightsize.Flag{Code: rightsize.FlagThrottled, Detail: "at its limit"}), Memory: ready("max"),
-						Current: rightsize.Resources{CPULimit: new(series.MilliCPU(2000)), MemoryRequest: new(series.Bytes(1 << 30))},
-						Target:  rightsize.Resources{CPURequest: new(series.MilliCPU(12345)), CPULimit: new(series.MilliCPU(20000)), MemoryRequest: new(series.Bytes(1536 << 20))},
+						Current: rightsize.Resources{CPULimit: new(units.MilliCPU(2000)), MemoryRequest: new(units.Bytes(1 << 30))},
+						Target:  rightsize.Resources{CPURequest: new(units.MilliCPU(12345)), CPULimit: new(units.MilliCPU(20000)), MemoryRequest: new(units.Bytes(1536 << 20))},
 					},
 				}},
 			},
 			{
 				Workload: young, Usage: []sizereport.ContainerUsage{{}},
 				Plan: resource.Plan{State: recommend.Learning, Incomplete: true, Description: "No number yet.", Containers: []rightsize.Recommendation{
-					{Container: "app", CPU: learning, Memory: learning, Current: rightsize.Resources{CPURequest: new(series.MilliCPU(1000))}},
+					{Container: "app", CPU: learning, Memory: learning, Current: rightsize.Resources{CPURequest: new(units.MilliCPU(1000))}},
 				}},
 			},
 		},

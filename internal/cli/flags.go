@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/metrics/historyserver"
 	"crane.io/crane/internal/metrics/profile"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // maxInputFileBytes limits the size of policy files and files of dates, which have about one kilobyte.
@@ -44,7 +44,7 @@ type durationFlag struct {
 func parseDurations(flags ...durationFlag) error {
 	var errs []error
 	for _, f := range flags {
-		d, err := series.ParseDuration(f.text)
+		d, err := units.ParseDuration(f.text)
 		if err == nil && d < time.Second {
 			err = fmt.Errorf("%q: must be at least 1s", f.text)
 		}

@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/internal/component/documents"
 	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/forecast"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // outputLevels returns the printed quantiles.
@@ -58,15 +58,15 @@ func (o *forecastOptions) render(s Streams, all []seriesForecast) error {
 func (f seriesForecast) headline() string {
 	parts := []string{"model " + f.forecast.Model}
 	if f.forecast.Period > 0 {
-		parts = append(parts, fmt.Sprintf("season %s, %d in the history", series.FormatDuration(f.forecast.Period), f.forecast.Periods))
+		parts = append(parts, fmt.Sprintf("season %s, %d in the history", units.FormatDuration(f.forecast.Period), f.forecast.Periods))
 	} else {
-		parts = append(parts, "no season, "+series.FormatCount(f.forecast.Periods, "day")+" of history")
+		parts = append(parts, "no season, "+units.FormatCount(f.forecast.Periods, "day")+" of history")
 	}
 
 	if math.IsNaN(f.forecast.Skill) {
 		parts = append(parts, "skill unknown")
 	} else {
-		parts = append(parts, fmt.Sprintf("skill %.2f over %s", f.forecast.Skill, series.FormatCount(f.forecast.Origins, "origin")))
+		parts = append(parts, fmt.Sprintf("skill %.2f over %s", f.forecast.Skill, units.FormatCount(f.forecast.Origins, "origin")))
 	}
 
 	text := f.name + "\n" + strings.Join(parts, "; ") + "\n"
@@ -147,7 +147,7 @@ func (f seriesForecast) json() jsonForecast {
 	}
 
 	if f.forecast.Period > 0 {
-		j.Period = series.FormatDuration(f.forecast.Period)
+		j.Period = units.FormatDuration(f.forecast.Period)
 	}
 	if !math.IsNaN(f.forecast.Skill) && !math.IsInf(f.forecast.Skill, 0) {
 		j.Skill = &f.forecast.Skill

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // group is a set of workloads whose requests are summed.
@@ -171,7 +171,7 @@ func (r rowReport) groupData() tableData {
 	for _, g := range r.groups() {
 		note := ""
 		if all, without := g.containers(r.report); without > 0 {
-			note = fmt.Sprintf("%d of %s without a recommendation", without, series.FormatCount(all, "container"))
+			note = fmt.Sprintf("%d of %s without a recommendation", without, units.FormatCount(all, "container"))
 		}
 
 		s.rows = append(s.rows, row(g.names, g, note))

@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/savings"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // reportSchema is the version of the schema of `crane report -o json`.
@@ -86,7 +86,7 @@ func (r *monthlyReport) notes() []string {
 
 	if n := r.unknown(); n > 0 {
 		out = append(out, fmt.Sprintf("Not known: the savings of up to %s at a time, which are in no amount: adopted replicas, or no readable state of the adoption.",
-			series.FormatCount(n, "adopted workload")))
+			units.FormatCount(n, "adopted workload")))
 	}
 
 	return append(out, "Cost is by request. A lower request releases capacity; the bill falls when nodes are removed.")

@@ -9,7 +9,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // jsonNodeGroup is the recommendation for the pods of a DaemonSet on one node group.
@@ -81,7 +81,7 @@ func (r *report) nodeGroupLines(it sizereport.Item, i int, resource metrics.Usag
 			}
 		}
 
-		out = append(out, fmt.Sprintf("%s (%s): %s", g.Group, series.FormatCount(g.Pods, "pod"), text))
+		out = append(out, fmt.Sprintf("%s (%s): %s", g.Group, units.FormatCount(g.Pods, "pod"), text))
 	}
 
 	return out

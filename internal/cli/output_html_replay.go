@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // htmlReplay is the replay of a recommendation as the page shows it.
@@ -74,7 +74,7 @@ func newHTMLReplay(r *rightsize.Replay, s resourceSize) *htmlReplay {
 		return nil
 	}
 
-	out := &htmlReplay{Days: fmt.Sprintf("Each of %s from %s to %s, computed from the preceding days.", series.FormatCount(r.Days, "day"), r.From, r.To), LimitTitle: "Days above limit"}
+	out := &htmlReplay{Days: fmt.Sprintf("Each of %s from %s to %s, computed from the preceding days.", units.FormatCount(r.Days, "day"), r.From, r.To), LimitTitle: "Days above limit"}
 	if s.resource == metrics.CPU {
 		out.LimitTitle = "Throttled"
 		out.Hint = customPolicyHint
@@ -199,7 +199,7 @@ func newViolationChart(description, xTitle string) *htmlChart {
 	}}
 
 	for _, minutes := range []float64{0, 1, 10, 60, 360, minutesPerDay} {
-		c.YTicks = append(c.YTicks, htmlMark{Y: c.y(series.Ratio(minutes / minutesPerDay)), Label: fmt.Sprintf("%g", minutes)})
+		c.YTicks = append(c.YTicks, htmlMark{Y: c.y(units.Ratio(minutes / minutesPerDay)), Label: fmt.Sprintf("%g", minutes)})
 	}
 
 	return c
@@ -215,14 +215,14 @@ func (c *htmlChart) x(v, low, high float64) float64 {
 }
 
 // y maps a share of the time above the request on a logarithmic scale, which separates small values.
-func (c *htmlChart) y(share series.Ratio) float64 {
+func (c *htmlChart) y(share units.Ratio) float64 {
 	return roundTenths(c.Bottom - (c.Bottom-c.Top)*math.Log1p(float64(share)*minutesPerDay)/math.Log1p(minutesPerDay))
 }
 
 // slackRange returns the range of the slack axis in tenths. Points below -100% are drawn at the border.
 func slackRange(r *rightsize.Replay) (low, high float64) {
 	low, high = 0, 0.1
-	extend := func(slack series.Ratio) {
+	extend := func(slack units.Ratio) {
 		low = min(low, math.Floor(float64(slack)*10)/10)
 		high = max(high, math.Ceil(float64(slack)*10)/10)
 	}

@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // jsonSchema is the version of the output schema. Adding fields keeps the version; any other change requires a new
@@ -209,7 +209,7 @@ func (r *report) json() jsonReport {
 		Schema:    jsonSchema,
 		Time:      r.Now.UTC(),
 		Policy:    r.PolicyName,
-		Window:    series.FormatDuration(r.Window),
+		Window:    units.FormatDuration(r.Window),
 		Workloads: make([]jsonWorkload, 0, len(r.Items)),
 		Totals: jsonTotals{
 			CPU:    jsonTotal{Current: t.cpuNow, Recommended: t.cpuRecommended},
@@ -311,7 +311,7 @@ func jsonSizing(s rightsize.Sizing, u sizereport.UsageSummary, current, target j
 	return out
 }
 
-func amounts[T series.MilliCPU | series.Bytes](request, limit *T, format func(T) string, perUnit float64) jsonAmounts {
+func amounts[T units.MilliCPU | units.Bytes](request, limit *T, format func(T) string, perUnit float64) jsonAmounts {
 	newAmount := func(v *T) *jsonAmount {
 		if v == nil {
 			return nil

@@ -25,7 +25,7 @@ import (
 	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // pricedFixtureReport returns fixtureReport with the default prices.
@@ -222,8 +222,8 @@ func TestNodeGroups(t *testing.T) {
 	r := fixtureReport()
 	c := &r.Items[0].Plan.Containers[0]
 	c.NodeGroups = []rightsize.NodeGroupSize{
-		{Group: "pool=big", Pods: 4, CPU: c.CPU, Memory: c.Memory, Target: rightsize.Resources{CPURequest: new(series.MilliCPU(100)), MemoryRequest: new(series.Bytes(64 << 20))}},
-		{Group: "pool=small", Pods: 1, CPU: c.CPU, Memory: rightsize.Sizing{Status: rightsize.Learning, Message: "learning, 1 of 7 days"}, Target: rightsize.Resources{CPURequest: new(series.MilliCPU(30))}},
+		{Group: "pool=big", Pods: 4, CPU: c.CPU, Memory: c.Memory, Target: rightsize.Resources{CPURequest: new(units.MilliCPU(100)), MemoryRequest: new(units.Bytes(64 << 20))}},
+		{Group: "pool=small", Pods: 1, CPU: c.CPU, Memory: rightsize.Sizing{Status: rightsize.Learning, Message: "learning, 1 of 7 days"}, Target: rightsize.Resources{CPURequest: new(units.MilliCPU(30))}},
 	}
 
 	var out jsonReport
@@ -256,10 +256,10 @@ func TestNodeGroupSavings(t *testing.T) {
 	web := &r.Items[0]
 	web.Workload.Kind = "DaemonSet"
 	c := &web.Plan.Containers[0]
-	c.Current.CPURequest = new(series.MilliCPU(1000))
-	c.Current.MemoryRequest = new(series.Bytes(1 << 30))
+	c.Current.CPURequest = new(units.MilliCPU(1000))
+	c.Current.MemoryRequest = new(units.Bytes(1 << 30))
 
-	target := rightsize.Resources{CPURequest: new(series.MilliCPU(500)), MemoryRequest: new(series.Bytes(1 << 30))}
+	target := rightsize.Resources{CPURequest: new(units.MilliCPU(500)), MemoryRequest: new(units.Bytes(1 << 30))}
 	c.CPU.Status, c.Memory.Status = rightsize.Ready, rightsize.Ready
 	c.NodeGroups = []rightsize.NodeGroupSize{
 		{Group: "pool=cheap", Pods: 2, CPU: c.CPU, Memory: c.Memory, Target: target},

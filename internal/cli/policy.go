@@ -12,8 +12,8 @@ import (
 
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 const targetFlagHelp = "share of the time that CPU usage may exceed the request, 0.0025 to 0.5, for calibrated policies (0.005: 7.2 minutes a day)"
@@ -21,7 +21,7 @@ const targetFlagHelp = "share of the time that CPU usage may exceed the request,
 // checkTarget returns an error for a share of the time that cannot be a target.
 func checkTarget(target float64) error {
 	var errs settings.Errors
-	calibrate.CheckTarget(&errs, "--target", series.Ratio(target))
+	calibrate.CheckTarget(&errs, "--target", units.Ratio(target))
 	return errs.Err()
 }
 

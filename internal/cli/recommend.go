@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const recommendLong = `Recommend computes the CPU and memory requests of each container from its measured usage.
@@ -137,7 +137,7 @@ func (o *recommendOptions) complete() error {
 	}
 
 	if o.history != "" {
-		length, err := series.ParseDuration(o.history)
+		length, err := units.ParseDuration(o.history)
 		if err != nil {
 			return fmt.Errorf("--history: %w", err)
 		}
@@ -188,7 +188,7 @@ func (o *recommendOptions) applyTarget() error {
 		if p.CPU.Method == rightsize.Calibrated {
 			found = true
 			if o.target != 0 {
-				p.CPU.Target = series.Ratio(o.target)
+				p.CPU.Target = units.Ratio(o.target)
 			}
 		}
 

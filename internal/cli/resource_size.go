@@ -8,7 +8,7 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // resourceSize is the current and the recommended request of one resource of a container, in cores or bytes; 0 if not
@@ -56,10 +56,10 @@ func (s resourceSize) format(v float64) string {
 	}
 
 	if s.resource == metrics.CPU {
-		return rightsize.FormatCPU(series.MilliCPU(v*1000 + 0.5))
+		return rightsize.FormatCPU(units.MilliCPU(v*1000 + 0.5))
 	}
 
-	return rightsize.FormatMemory(series.Bytes(v + 0.5))
+	return rightsize.FormatMemory(units.Bytes(v + 0.5))
 }
 
 // formatMeasured returns a measured value rounded to its significant digits.
@@ -78,7 +78,7 @@ func (s resourceSize) formatMeasured(v float64) string {
 	return strconv.FormatFloat(v/unit, 'f', decimals, 64) + suffix
 }
 
-func floatValue[T series.MilliCPU | series.Bytes](v *T, perUnit float64) float64 {
+func floatValue[T units.MilliCPU | units.Bytes](v *T, perUnit float64) float64 {
 	if v == nil {
 		return 0
 	}

@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // namespaceSaving is the sum of the savings in a namespace.
@@ -93,7 +93,7 @@ func formatSavings(r *report, columns int) string {
 
 	text := "\n" + t.Render() + "\n" + wrapText("", r.Prices.Description(), columns)
 	if all.notCounted > 0 {
-		text += wrapText("", fmt.Sprintf("Not counted: %s (no current request, no recommendation yet, or no job run).", series.FormatCount(all.notCounted, "container")), columns)
+		text += wrapText("", fmt.Sprintf("Not counted: %s (no current request, no recommendation yet, or no job run).", units.FormatCount(all.notCounted, "container")), columns)
 	}
 
 	return text

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/scaling"
 	"crane.io/crane/pkg/scaling/replay"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const simulateAutoscaleLong = `Simulate autoscale runs measured load through a model of pods and compares scaling methods.
@@ -90,7 +90,7 @@ func (o *simulateAutoscaleOptions) plan() (replay.Plan, error) {
 	}
 
 	for _, text := range o.startups {
-		d, err := series.ParseDuration(text)
+		d, err := units.ParseDuration(text)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--startup: %w", err))
 		}
@@ -106,7 +106,7 @@ func (o *simulateAutoscaleOptions) plan() (replay.Plan, error) {
 	}
 
 	var err error
-	if plan.Warmup, err = series.ParseDuration(o.warmup); err != nil {
+	if plan.Warmup, err = units.ParseDuration(o.warmup); err != nil {
 		errs = append(errs, fmt.Errorf("--warmup: %w", err))
 	}
 

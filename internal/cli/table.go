@@ -19,7 +19,7 @@ import (
 	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -173,7 +173,7 @@ func (r rowReport) visibleCells(all table.Row) table.Row {
 }
 
 // sizingCells returns the current request, the recommended request and the change.
-func sizingCells[T series.MilliCPU | series.Bytes](s rightsize.Sizing, now, target *T, format func(T) string) table.Row {
+func sizingCells[T units.MilliCPU | units.Bytes](s rightsize.Sizing, now, target *T, format func(T) string) table.Row {
 	row := table.Row{emptyCell, emptyCell, emptyCell}
 	if now != nil {
 		row[0] = format(*now)
@@ -223,7 +223,7 @@ func (r rowReport) totalsRow(names int) table.Row {
 }
 
 // formatCPU returns a CPU quantity, with large amounts rounded to tenths of a core.
-func formatCPU(m series.MilliCPU) string {
+func formatCPU(m units.MilliCPU) string {
 	const many = 10_000
 	if m < many {
 		return rightsize.FormatCPU(m)

@@ -21,7 +21,7 @@ import (
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // viewFlags select, sort and group the recommendations.
@@ -153,13 +153,13 @@ func (v *viewFlags) suggestFilter(all []workload.Workload) string {
 
 	for _, kind := range v.kinds {
 		if !slices.ContainsFunc(kinds, func(found string) bool { return workloadname.KindMatches(kind, found) }) {
-			return fmt.Sprintf(": none of %s is a %s%s", series.FormatCount(len(all), "workload"), kind, workloadname.DidYouMean(kind, kinds))
+			return fmt.Sprintf(": none of %s is a %s%s", units.FormatCount(len(all), "workload"), kind, workloadname.DidYouMean(kind, kinds))
 		}
 	}
 
 	for _, name := range v.names {
 		if names := workloadname.Names(all); !slices.ContainsFunc(names, name.matches) {
-			return fmt.Sprintf(": none of %s is called %s%s", series.FormatCount(len(all), "workload"), name.text, workloadname.DidYouMean(name.text, names))
+			return fmt.Sprintf(": none of %s is called %s%s", units.FormatCount(len(all), "workload"), name.text, workloadname.DidYouMean(name.text, names))
 		}
 	}
 

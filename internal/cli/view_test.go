@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // applyView applies flags to a report and returns workload/container of the remaining items in order.
@@ -147,12 +147,12 @@ func TestGroups(t *testing.T) {
 func TestGroupsSortBySum(t *testing.T) {
 	r := pricedFixtureReport(t)
 	web := r.Items[0]
-	add := func(namespace, kind string, after series.MilliCPU, meanPods float64) {
+	add := func(namespace, kind string, after units.MilliCPU, meanPods float64) {
 		it := web
 		it.Workload.Namespace = namespace
 		it.Workload.Kind = kind
 		c := web.Plan.Containers[0]
-		c.Current.CPURequest = new(series.MilliCPU(1000))
+		c.Current.CPURequest = new(units.MilliCPU(1000))
 		c.Target.CPURequest = new(after)
 
 		it.Plan.Containers = []rightsize.Recommendation{c}

@@ -25,7 +25,7 @@ import (
 	nodeloadcontroller "crane.io/crane/internal/nodeload/controller"
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // NodeLoad are the settings of the controller that writes the load of nodes.
@@ -177,10 +177,10 @@ func addNodeLoad(
 		Binds:      binds,
 		Format:     format,
 		Labels:     o.NodeLoad.Labels,
-		Material:   series.Ratio(o.NodeLoad.Material),
+		Material:   units.Ratio(o.NodeLoad.Material),
 		Workers:    o.NodeLoad.Workers,
 		DryRun:     o.NodeLoad.DryRun,
-		TaintAbove: series.Ratio(o.NodeLoad.TaintAbove),
+		TaintAbove: units.Ratio(o.NodeLoad.TaintAbove),
 		Namespace:  o.Namespace,
 		Events:     mgr.GetEventRecorder("craned"),
 		Metrics:    metrics,

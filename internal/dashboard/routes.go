@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 
 	"crane.io/crane/internal/dashboard/contract"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Bounds of parameters.
@@ -284,7 +284,7 @@ func seriesRange(r *http.Request, now time.Time) (SeriesRange, error) {
 	}
 
 	if length := out.To.Sub(out.From); length < time.Minute || length > maxRange {
-		return out, invalid("the time range must be between 1m and %s", series.FormatDuration(maxRange))
+		return out, invalid("the time range must be between 1m and %s", units.FormatDuration(maxRange))
 	}
 
 	return out, nil
@@ -375,7 +375,7 @@ func (s *Server) getCost(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	query := CostQuery{By: cmp.Or(q.Get("by"), "namespace"), Label: q.Get("label"), Window: time.Hour}
 	if text := q.Get("window"); text != "" {
-		if query.Window, err = series.ParseDuration(text); err != nil || !slices.Contains(costWindows(), query.Window) {
+		if query.Window, err = units.ParseDuration(text); err != nil || !slices.Contains(costWindows(), query.Window) {
 			return nil, invalid("window: %q must be 1h, 1d, 7d or 14d", text)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ErrUnsupported means that a data source does not support a request. The source itself has not failed; another source may be used.
@@ -156,7 +157,7 @@ type Autoscaler struct {
 	// Target is the workload that it scales.
 	Target workload.Ref
 	// CPU and Memory are the target utilization as a ratio of the request; 0 where it has no target for the resource.
-	CPU, Memory series.Ratio
+	CPU, Memory units.Ratio
 }
 
 // OOMKill is a container that was killed for lack of memory.
@@ -165,7 +166,7 @@ type OOMKill struct {
 	// Time is the exact time of the kill where the source knows it, else the start of the step that contains it.
 	Time time.Time
 	// Memory is the limit of the container at that time, else its request; 0 where the source does not know it.
-	Memory series.Bytes
+	Memory units.Bytes
 }
 
 // OOMReader reads OOM kills of the past.
@@ -179,7 +180,7 @@ type Heap struct {
 	Key ContainerKey
 	// Max is the maximum heap size within the last day; Live is the largest heap in use after a garbage collection within the window. Both
 	// are 0 where unknown.
-	Max, Live series.Bytes
+	Max, Live units.Bytes
 }
 
 // HeapReader reads the sizes of Java heaps.

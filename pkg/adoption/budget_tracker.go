@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Allowance holds the limits that other workloads and the clock set. Each field is the reason for a limit, empty without one.
@@ -102,9 +102,9 @@ func (b *BudgetTracker) AllowanceFor(key Key, p Policy, now time.Time) Allowance
 
 	switch {
 	case inNamespace >= p.MaxPerNamespace:
-		a.BudgetSpent = fmt.Sprintf("the maximum of %s lowered at once in a namespace is reached", series.FormatCount(inNamespace, "workload"))
+		a.BudgetSpent = fmt.Sprintf("the maximum of %s lowered at once in a namespace is reached", units.FormatCount(inNamespace, "workload"))
 	case total >= p.MaxPerCluster:
-		a.BudgetSpent = fmt.Sprintf("the maximum of %s lowered at once in the cluster is reached", series.FormatCount(total, "workload"))
+		a.BudgetSpent = fmt.Sprintf("the maximum of %s lowered at once in the cluster is reached", units.FormatCount(total, "workload"))
 	}
 
 	return a

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Decide returns what to do next with one workload. Called again before the plan was carried out, it returns the same plan.
@@ -155,7 +155,7 @@ func settle(in Input, p Plan) Plan {
 
 	passed := in.Now.Sub(p.State.PhaseSince)
 	if unchanged > 0 && passed < maxSettleFactor*in.Policy.Settle || resizing > 0 && passed < in.Policy.Settle {
-		return p.withSummary("lowering, step %d: %s; %s without these requests yet", p.State.Steps, p.State.Current, series.FormatCount(unchanged+resizing, "pod")).
+		return p.withSummary("lowering, step %d: %s; %s without these requests yet", p.State.Steps, p.State.Current, units.FormatCount(unchanged+resizing, "pod")).
 			withRequeue(in.Policy.PollInterval)
 	}
 

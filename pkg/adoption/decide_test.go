@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestDecide_LowersInSteps: requests are lowered in watched steps of a fifth, a quarter of the pods at a time, down to the goal.
@@ -68,7 +68,7 @@ func TestDecide_RaisesAtOnce(t *testing.T) {
 
 // TestDecide_RollsBack: each kind of regression reverts the last step for all pods at once and starts the cool-down.
 func TestDecide_RollsBack(t *testing.T) {
-	ratio := func(v series.Ratio) *series.Ratio { return &v }
+	ratio := func(v units.Ratio) *units.Ratio { return &v }
 	for name, harm := range map[string]func(*fixture){
 		"OOM kill":             func(b *fixture) { b.in.Pods[1].Containers[0].KilledAt = b.in.Now },
 		"OOM kill of one gone": func(b *fixture) { b.in.Signals.KilledAt = b.in.Now },

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // findDrift returns the change of an adopted workload by another client, or "". Changes of the owner take precedence.
@@ -86,5 +86,5 @@ func findReplicasDrift(in Input, s State) string {
 		return ""
 	}
 
-	return fmt.Sprintf("another client scaled the workload to %s", series.FormatCount(int(now), "replica"))
+	return fmt.Sprintf("another client scaled the workload to %s", units.FormatCount(int(now), "replica"))
 }

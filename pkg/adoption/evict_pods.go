@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Reach selects which pods get a size, and how. New pods get it at creation with every reach.
@@ -78,7 +78,7 @@ func untouchedReason(in Input, s State) string {
 	case s.Reach == Recreate && s.Phase == Withdrawing:
 		return "new pods get the size of their template" // Restoring a size is no reason for an eviction.
 	case in.MinReplicas > 0 && len(in.Pods) < int(in.MinReplicas):
-		return fmt.Sprintf("no pod is touched with fewer than %d running: %s now", in.MinReplicas, series.FormatCount(len(in.Pods), "pod"))
+		return fmt.Sprintf("no pod is touched with fewer than %d running: %s now", in.MinReplicas, units.FormatCount(len(in.Pods), "pod"))
 	}
 
 	return ""
@@ -205,7 +205,7 @@ func limitEvictions(in Input, s State, all []Eviction) podChanges {
 
 	switch {
 	case running < minReplicas:
-		changes.remarkf("no pod is evicted with fewer than %d running: %s now", minReplicas, series.FormatCount(running, "pod"))
+		changes.remarkf("no pod is evicted with fewer than %d running: %s now", minReplicas, units.FormatCount(running, "pod"))
 		return changes
 	case in.RolloutInProgress || running < int(in.DesiredReplicas):
 		changes.remarkf("a roll-out is in progress, or a pod is missing: none is evicted until that is over")

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -22,21 +22,21 @@ func requests(cpu, memory int64) rightsize.Resources { return requestsAndLimits(
 func requestsAndLimits(cpu, cpuLimit, memory, memoryLimit int64) rightsize.Resources {
 	var r rightsize.Resources
 	for _, f := range []struct {
-		to *(*series.MilliCPU)
+		to *(*units.MilliCPU)
 		v  int64
 	}{{&r.CPURequest, cpu}, {&r.CPULimit, cpuLimit}} {
 		if f.v > 0 {
-			v := series.MilliCPU(f.v)
+			v := units.MilliCPU(f.v)
 			*f.to = &v
 		}
 	}
 
 	for _, f := range []struct {
-		to *(*series.Bytes)
+		to *(*units.Bytes)
 		v  int64
 	}{{&r.MemoryRequest, memory}, {&r.MemoryLimit, memoryLimit}} {
 		if f.v > 0 {
-			v := series.Bytes(f.v * mib)
+			v := units.Bytes(f.v * mib)
 			*f.to = &v
 		}
 	}

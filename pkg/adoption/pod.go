@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ResizeStatus is the progress of the last resize of a pod, as its kubelet reports it.
@@ -43,7 +43,7 @@ type Pod struct {
 	Refused     string
 	RefusedSize Size
 	// Room is the CPU of its node that no pod requests; nil if it is unknown.
-	Room *series.MilliCPU
+	Room *units.MilliCPU
 	// Ready is the condition Ready; UnreadySince is when it last changed, or when the pod was created.
 	Ready        bool
 	UnreadySince time.Time

@@ -8,18 +8,18 @@ import (
 	"fmt"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Policy holds the limits and times of adoption. DefaultPolicy gives each value with its reason.
 type Policy struct {
 	// Step is the largest share of a request that one step takes away, between 0 and 1 exclusive.
-	Step series.Ratio
+	Step units.Ratio
 	// MinChange is the share below which a difference is not worth a step, from 0 to below 1.
-	MinChange series.Ratio
+	MinChange units.Ratio
 	// MinCPU and MinMemory are the smallest values that anything is lowered to.
-	MinCPU    series.MilliCPU
-	MinMemory series.Bytes
+	MinCPU    units.MilliCPU
+	MinMemory units.Bytes
 	// Watch is how long a step is watched before the next.
 	Watch time.Duration
 	// Settle is how long pods may take to get a new size before the step continues without them.
@@ -32,15 +32,15 @@ type Policy struct {
 	CoolDown     time.Duration
 	MaxRollbacks int
 	// PodsAtOnce is the share of a workload's pods that one decision lowers or restarts; at least one pod.
-	PodsAtOnce series.Ratio
+	PodsAtOnce units.Ratio
 	// Throttled is the share of throttled CFS periods, and ThrottledIncrease the increase since before the step, from which
 	// throttling counts as a regression.
-	Throttled, ThrottledIncrease series.Ratio
+	Throttled, ThrottledIncrease units.Ratio
 	// MaxPerNamespace and MaxPerCluster bound the workloads that are being lowered or watched.
 	MaxPerNamespace, MaxPerCluster int
 	// BreakerShare is the share of the workloads lowered within BreakerWindow that may get worse before the circuit breaker of their namespace,
 	// or of the cluster, opens; BreakerMinWorkloads is the smallest number of worse workloads that opens it.
-	BreakerShare        series.Ratio
+	BreakerShare        units.Ratio
 	BreakerMinWorkloads int
 	BreakerWindow       time.Duration
 }
@@ -84,7 +84,7 @@ func (p Policy) Validate() error {
 	check(p.BreakerShare > 0 && p.BreakerShare < 1, "breakerShare", p.BreakerShare, "more than 0 and less than 1")
 	check(p.PodsAtOnce > 0 && p.PodsAtOnce <= 1, "podsAtOnce", p.PodsAtOnce, "more than 0 and at most 1")
 
-	for name, v := range map[string]series.Ratio{"minChange": p.MinChange, "throttled": p.Throttled, "throttledIncrease": p.ThrottledIncrease} {
+	for name, v := range map[string]units.Ratio{"minChange": p.MinChange, "throttled": p.Throttled, "throttledIncrease": p.ThrottledIncrease} {
 		check(v >= 0 && v < 1, name, v, "at least 0 and less than 1")
 	}
 

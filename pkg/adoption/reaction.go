@@ -12,22 +12,22 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Demand is the highest CPU usage of the last minutes of a container that exceeded its request.
 type Demand struct {
 	Pod, Container string
-	Use            series.MilliCPU
+	Use            units.MilliCPU
 }
 
 // RaisedRequest is the CPU request of one container of one pod until a time.
 type RaisedRequest struct {
-	Pod       string          `json:"pod"`
-	UID       string          `json:"uid"`
-	Container string          `json:"container"`
-	CPU       series.MilliCPU `json:"cpu"`
-	Until     time.Time       `json:"until"`
+	Pod       string         `json:"pod"`
+	UID       string         `json:"uid"`
+	Container string         `json:"container"`
+	CPU       units.MilliCPU `json:"cpu"`
+	Until     time.Time      `json:"until"`
 }
 
 // maxRaised bounds the raised requests of a workload, and with them the size of its state.
@@ -119,7 +119,7 @@ func raisedRequest(in Input, s State, d Demand) (r RaisedRequest, ok bool) {
 		to = min(to, limit)
 	}
 
-	r.CPU = series.MilliCPU(to)
+	r.CPU = units.MilliCPU(to)
 	r.Until = in.Now.Add(in.Reaction.Hold)
 	if to <= effective {
 		return r, false

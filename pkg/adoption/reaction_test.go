@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // newReaction returns a workload whose pods request what is recommended, and in which pod web-1 uses an amount of CPU.
-func newReaction(t *testing.T, pods int, use series.MilliCPU) *fixture {
+func newReaction(t *testing.T, pods int, use units.MilliCPU) *fixture {
 	t.Helper()
 
 	b := newFixture(t, pods, requests(1000, 1000), requests(1000, 1000))
@@ -25,10 +25,10 @@ func newReaction(t *testing.T, pods int, use series.MilliCPU) *fixture {
 }
 
 // expectPods fails the test unless the pods have these CPU requests.
-func (b *fixture) expectPods(want ...series.MilliCPU) {
+func (b *fixture) expectPods(want ...units.MilliCPU) {
 	b.t.Helper()
 
-	var got []series.MilliCPU
+	var got []units.MilliCPU
 	for _, p := range b.in.Pods {
 		got = append(got, *p.Containers[0].Size.CPURequest)
 	}
@@ -94,11 +94,11 @@ func TestReactionBetweenStoreAndResize(t *testing.T) {
 
 // TestReactionLimits checks what bounds or prevents a raise.
 func TestReactionLimits(t *testing.T) {
-	room := series.MilliCPU(300)
-	none := series.MilliCPU(0)
+	room := units.MilliCPU(300)
+	none := units.MilliCPU(0)
 	for name, c := range map[string]struct {
 		change func(b *fixture)
-		want   series.MilliCPU
+		want   units.MilliCPU
 	}{
 		"usage below the request": {func(b *fixture) { b.in.Demands[0].Use = 900 }, 1000},
 		"little room on the node": {func(b *fixture) { b.in.Pods[1].Room = &room }, 1300},
@@ -116,7 +116,7 @@ func TestReactionLimits(t *testing.T) {
 		"not resizable":           {func(b *fixture) { b.in.Pods[1].NotResizable = "it runs on Windows" }, 1000},
 		"no recommendation":       {func(b *fixture) { b.in.DesiredSize = Size{} }, 1000},
 		"a limit": {func(b *fixture) {
-			limit := series.MilliCPU(1600)
+			limit := units.MilliCPU(1600)
 			b.in.Pods[1].Containers[0].Size.CPULimit = &limit
 		}, 1600},
 		"guaranteed": {func(b *fixture) {

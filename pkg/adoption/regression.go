@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Signals are the measurements, beside the pods themselves, by which a step is judged.
@@ -16,7 +16,7 @@ type Signals struct {
 	KilledAt time.Time
 	// Throttled is the share of CFS periods in which the most throttled container was throttled, 0 to 1; nil when unknown, which
 	// counts neither for nor against a step.
-	Throttled *series.Ratio
+	Throttled *units.Ratio
 }
 
 // findRegression returns the degradation since the last step, or "". During a step every signal counts; afterward,

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Size is the size of a workload: requests and limits by container, or a number of replicas. Absent amounts are not managed.
@@ -107,7 +107,7 @@ func (s Size) get(a amount) (int64, bool) {
 	}
 }
 
-func dereference[T int32 | series.MilliCPU | series.Bytes](p *T) (int64, bool) {
+func dereference[T int32 | units.MilliCPU | units.Bytes](p *T) (int64, bool) {
 	if p == nil {
 		return 0, false
 	}
@@ -124,9 +124,9 @@ func (s *Size) set(a amount, v int64) {
 
 	s.addContainer(a.container)
 	r := s.Containers[a.container]
-	cpu := series.MilliCPU(v)
+	cpu := units.MilliCPU(v)
 
-	memory := series.Bytes(v)
+	memory := units.Bytes(v)
 	switch a.field {
 	case cpuRequest:
 		r.CPURequest = &cpu
@@ -211,14 +211,14 @@ func (s Size) String() string {
 func (f field) text(v int64) string {
 	switch f {
 	case replicas:
-		return series.FormatCount(v, "replica")
+		return units.FormatCount(v, "replica")
 	case cpuRequest:
-		return "cpu " + rightsize.FormatCPU(series.MilliCPU(v))
+		return "cpu " + rightsize.FormatCPU(units.MilliCPU(v))
 	case cpuLimit:
-		return "cpu limit " + rightsize.FormatCPU(series.MilliCPU(v))
+		return "cpu limit " + rightsize.FormatCPU(units.MilliCPU(v))
 	case memoryRequest:
-		return "memory " + rightsize.FormatMemory(series.Bytes(v))
+		return "memory " + rightsize.FormatMemory(units.Bytes(v))
 	default:
-		return "memory limit " + rightsize.FormatMemory(series.Bytes(v))
+		return "memory limit " + rightsize.FormatMemory(units.Bytes(v))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Phase is the progress of adoption for one workload.
@@ -68,7 +68,7 @@ type State struct {
 	Rollbacks int       `json:"rollbacks,omitempty"`
 	HeldUntil time.Time `json:"heldUntil,omitzero"`
 	// Throttled is the share of throttled CPU periods before the last step; nil when unknown.
-	Throttled *series.Ratio `json:"throttled,omitempty"`
+	Throttled *units.Ratio `json:"throttled,omitempty"`
 	// Raised are the CPU requests of single pods that were raised within the day. A pod may have any request up to that.
 	Raised []RaisedRequest `json:"raised,omitempty"`
 	// Reason explains the phases Stopped and Held.

@@ -3,7 +3,7 @@
 
 package adoption
 
-import "crane.io/crane/pkg/series"
+import "crane.io/crane/pkg/units"
 
 // Raise returns the size with every amount that should grow at its goal, and whether that changes anything. Requests that from lacks
 // are added, which only new pods can get; limits are not, since a new limit is a reduction.
@@ -72,7 +72,7 @@ func roundMemory(f field, now, next int64) int64 {
 }
 
 // stepAmount returns how much one step lowers an amount: the share of it, at least 1 (a replica cannot be divided).
-func stepAmount(now int64, share series.Ratio) int64 {
+func stepAmount(now int64, share units.Ratio) int64 {
 	return max(1, int64(float64(now)*float64(share)))
 }
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const plain = `{"currency":"USD","source":"s","date":"2026-01-01","default":{"prices":{"cpu":1,"memory":0.5,"gpu":2}}}`
@@ -27,7 +27,7 @@ func mustTariff(t testing.TB, b *PriceBook, nodes []Node) *Tariff {
 	return tariff
 }
 
-func used(cpu series.MilliCPU, memory series.Bytes) *Amounts {
+func used(cpu units.MilliCPU, memory units.Bytes) *Amounts {
 	return &Amounts{CPU: cpu, Memory: memory}
 }
 
@@ -87,7 +87,7 @@ func TestAllocate_AddsUp(t *testing.T) {
 		var pods []Pod
 		for n := range 1 + rng.IntN(5) {
 			node := Node{Name: string(rune('a' + n)), Size: Amounts{
-				CPU: series.MilliCPU(rng.IntN(8000)), Memory: series.Bytes(rng.Int64N(32 * oneGiB)), GPU: rng.Int64N(3),
+				CPU: units.MilliCPU(rng.IntN(8000)), Memory: units.Bytes(rng.Int64N(32 * oneGiB)), GPU: rng.Int64N(3),
 			}}
 
 			if rng.IntN(2) == 0 {
@@ -98,11 +98,11 @@ func TestAllocate_AddsUp(t *testing.T) {
 			for range rng.IntN(8) {
 				p := Pod{
 					Workload: Workload{fmt.Sprint(rng.IntN(2)), "Deployment", string(rune('a' + rng.IntN(4)))}, Node: node.Name,
-					Request: Amounts{CPU: series.MilliCPU(rng.IntN(4000) - 200), Memory: series.Bytes(rng.Int64N(16*oneGiB)) - oneGiB, GPU: rng.Int64N(2)},
+					Request: Amounts{CPU: units.MilliCPU(rng.IntN(4000) - 200), Memory: units.Bytes(rng.Int64N(16*oneGiB)) - oneGiB, GPU: rng.Int64N(2)},
 				}
 
 				if rng.IntN(4) > 0 {
-					p.Usage = used(series.MilliCPU(rng.IntN(4000)-200), series.Bytes(rng.Int64N(16*oneGiB)))
+					p.Usage = used(units.MilliCPU(rng.IntN(4000)-200), units.Bytes(rng.Int64N(16*oneGiB)))
 				}
 				pods = append(pods, p)
 			}
@@ -134,7 +134,7 @@ func TestAllocate_AddsUp(t *testing.T) {
 func TestAllocate_Monotone(t *testing.T) {
 	tariff := mustTariff(t, mustParse(t, plain), []Node{{Name: "a", Size: Amounts{CPU: 4000, Memory: 8 * oneGiB}}})
 	before := Nanos(-1)
-	for cpu := series.MilliCPU(0); cpu <= 8000; cpu += 37 {
+	for cpu := units.MilliCPU(0); cpu <= 8000; cpu += 37 {
 		got := Allocate(tariff, []Pod{
 			{Workload: Workload{Name: "a"}, Node: "a", Request: Amounts{CPU: cpu}},
 			{Workload: Workload{Name: "b"}, Node: "a", Request: Amounts{CPU: 1500}},
@@ -200,8 +200,8 @@ func ptr[T any](v T) *T { return new(v) }
 func TestSavingOf(t *testing.T) {
 	price := UnitPrice{CPU: 0.1, Memory: 0.01, From: FromNodes}
 	less := Resize{
-		Container: "app", CPUNow: ptr(series.MilliCPU(1000)), CPUNew: ptr(series.MilliCPU(400)),
-		MemoryNow: ptr(series.Bytes(2 * oneGiB)), MemoryNew: ptr(series.Bytes(3 * oneGiB)),
+		Container: "app", CPUNow: ptr(units.MilliCPU(1000)), CPUNew: ptr(units.MilliCPU(400)),
+		MemoryNow: ptr(units.Bytes(2 * oneGiB)), MemoryNew: ptr(units.Bytes(3 * oneGiB)),
 	}
 
 	s := SavingOf(price, 3, []Resize{less})
@@ -216,12 +216,12 @@ func TestSavingOf(t *testing.T) {
 		left string
 	}{
 		"no pods":          {0, less, "no pods"},
-		"no request":       {3, Resize{Container: "app", CPUNew: ptr(series.MilliCPU(100))}, "cpu of app: no request today"},
-		"request of zero":  {3, Resize{Container: "app", CPUNow: ptr(series.MilliCPU(0)), CPUNew: ptr(series.MilliCPU(100))}, "cpu of app: no request today"},
-		"no number":        {3, Resize{Container: "app", CPUNow: ptr(series.MilliCPU(100))}, "cpu of app: no number yet"},
-		"below zero":       {3, Resize{Container: "app", CPUNow: ptr(series.MilliCPU(100)), CPUNew: ptr(series.MilliCPU(-1))}, "below zero"},
-		"too large":        {math.MaxInt32, Resize{Container: "app", CPUNow: ptr(series.MilliCPU(math.MaxInt64)), CPUNew: ptr(series.MilliCPU(0))}, "too large"},
-		"too large memory": {1, Resize{Container: "app", MemoryNow: ptr(series.Bytes(1)), MemoryNew: ptr(series.Bytes(math.MaxInt64))}, "too large"},
+		"no request":       {3, Resize{Container: "app", CPUNew: ptr(units.MilliCPU(100))}, "cpu of app: no request today"},
+		"request of zero":  {3, Resize{Container: "app", CPUNow: ptr(units.MilliCPU(0)), CPUNew: ptr(units.MilliCPU(100))}, "cpu of app: no request today"},
+		"no number":        {3, Resize{Container: "app", CPUNow: ptr(units.MilliCPU(100))}, "cpu of app: no number yet"},
+		"below zero":       {3, Resize{Container: "app", CPUNow: ptr(units.MilliCPU(100)), CPUNew: ptr(units.MilliCPU(-1))}, "below zero"},
+		"too large":        {math.MaxInt32, Resize{Container: "app", CPUNow: ptr(units.MilliCPU(math.MaxInt64)), CPUNew: ptr(units.MilliCPU(0))}, "too large"},
+		"too large memory": {1, Resize{Container: "app", MemoryNow: ptr(units.Bytes(1)), MemoryNew: ptr(units.Bytes(math.MaxInt64))}, "too large"},
 	} {
 		s := SavingOf(price, c.pods, []Resize{c.r})
 		if s.CPU != 0 || s.Memory != 0 || s.Hourly != (Split{}) || !strings.Contains(strings.Join(s.NotCounted, "; "), c.left) {
@@ -243,8 +243,8 @@ func BenchmarkAllocate(b *testing.B) {
 		w := rng.IntN(2000)
 		pods[i] = Pod{
 			Workload: Workload{fmt.Sprint("ns", w%50), "Deployment", fmt.Sprint("w", w)}, Node: nodes[rng.IntN(len(nodes))].Name,
-			Request: Amounts{CPU: series.MilliCPU(rng.IntN(2000)), Memory: series.Bytes(rng.Int64N(8 * oneGiB))},
-			Usage:   used(series.MilliCPU(rng.IntN(1000)), series.Bytes(rng.Int64N(4*oneGiB))),
+			Request: Amounts{CPU: units.MilliCPU(rng.IntN(2000)), Memory: units.Bytes(rng.Int64N(8 * oneGiB))},
+			Usage:   used(units.MilliCPU(rng.IntN(1000)), units.Bytes(rng.Int64N(4*oneGiB))),
 		}
 	}
 

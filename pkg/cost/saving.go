@@ -6,14 +6,14 @@ package cost
 import (
 	"math"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Resize is a change of the requests of one container; nil means no request or no recommendation.
 type Resize struct {
 	Container            string
-	CPUNow, CPUNew       *series.MilliCPU
-	MemoryNow, MemoryNew *series.Bytes
+	CPUNow, CPUNew       *units.MilliCPU
+	MemoryNow, MemoryNew *units.Bytes
 	// ZeroCounts marks requests of which zero is a known amount rather than a missing request; resources without both
 	// amounts are then skipped without being reported in NotCounted.
 	ZeroCounts bool
@@ -22,8 +22,8 @@ type Resize struct {
 // Saving is the value of a change of requests over all pods of a workload. It is negative if the workload should request
 // more.
 type Saving struct {
-	CPU    series.MilliCPU
-	Memory series.Bytes
+	CPU    units.MilliCPU
+	Memory units.Bytes
 	// Hourly is the saved cost at the prices of Price.
 	Hourly Split
 	Price  UnitPrice
@@ -73,15 +73,15 @@ func SavingOfMean(price UnitPrice, pods float64, resizes []Resize) Saving {
 		return s
 	}
 
-	s.CPU = series.MilliCPU(cpu)
-	s.Memory = series.Bytes(memory)
+	s.CPU = units.MilliCPU(cpu)
+	s.Memory = units.Bytes(memory)
 	s.Hourly = Split{CPU: nanos(cores(s.CPU) * float64(price.CPU)), Memory: nanos(gib(s.Memory) * float64(price.Memory))}
 
 	return s
 }
 
 // differenceOf is reductionOf with zero as an amount.
-func differenceOf[T series.MilliCPU | series.Bytes](s *Saving, now, after *T) float64 {
+func differenceOf[T units.MilliCPU | units.Bytes](s *Saving, now, after *T) float64 {
 	if now == nil || after == nil {
 		return 0
 	}
@@ -91,7 +91,7 @@ func differenceOf[T series.MilliCPU | series.Bytes](s *Saving, now, after *T) fl
 }
 
 // reductionOf returns the reduction of the request of one pod.
-func reductionOf[T series.MilliCPU | series.Bytes](s *Saving, what string, now, after *T) float64 {
+func reductionOf[T units.MilliCPU | units.Bytes](s *Saving, what string, now, after *T) float64 {
 	switch {
 	case after == nil:
 		s.NotCounted = append(s.NotCounted, what+": no number yet")

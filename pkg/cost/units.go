@@ -7,7 +7,7 @@ import (
 	"math"
 	"strconv"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // HoursPerMonth is the length of a month: 365 days of 24 hours in 12 months, as cloud providers count.
@@ -51,8 +51,8 @@ type Rates struct {
 
 // Amounts holds an amount of each resource: the size of a node, or the request or usage of a pod. None is negative.
 type Amounts struct {
-	CPU    series.MilliCPU
-	Memory series.Bytes
+	CPU    units.MilliCPU
+	Memory units.Bytes
 	// GPU counts whole devices.
 	GPU int64
 }
@@ -80,9 +80,9 @@ const (
 	bytesPerGiB  = 1 << 30
 )
 
-func cores(m series.MilliCPU) float64 { return float64(m) / milliPerCore }
+func cores(m units.MilliCPU) float64 { return float64(m) / milliPerCore }
 
-func gib(b series.Bytes) float64 { return float64(b) / bytesPerGiB }
+func gib(b units.Bytes) float64 { return float64(b) / bytesPerGiB }
 
 // nanos rounds an amount in units of the currency to billionths. v is finite and at most a few times maxPrice.
 func nanos(v float64) Nanos { return Nanos(math.Round(v * nanosPerUnit)) }

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Machine holds the CPUs of a machine. Reserved ones are not assigned to single containers.
@@ -17,9 +17,9 @@ type Machine struct {
 	Layout   *numa.Layout
 	Reserved numa.CPUSet
 	// Memory is the memory available to containers by zone, without empty zones.
-	Memory map[string]series.Bytes
+	Memory map[string]units.Bytes
 	// OtherMemory is the part of Memory in use by zone by what BindMemory does not bind.
-	OtherMemory map[string]series.Bytes
+	OtherMemory map[string]units.Bytes
 	// MemoryBoundByKubelet means that the kubelet binds containers to memory zones, so that BindMemory binds none.
 	MemoryBoundByKubelet bool
 }
@@ -39,7 +39,7 @@ type Container struct {
 	// CPUs is the number of requested CPUs, above 0.
 	CPUs int
 	// Memory is the memory limit; 0 for none.
-	Memory series.Bytes
+	Memory units.Bytes
 }
 
 // ID identifies a container of a pod.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // newMachine returns zones with cores of two threads each, numbered as in Linux, with a gap between zones: core c of zone z has the CPUs
@@ -17,7 +17,7 @@ import (
 func newMachine(t testing.TB, zones, cores int, reserved ...int) Machine {
 	t.Helper()
 
-	m := Machine{Reserved: numa.NewCPUSet(reserved...), Memory: map[string]series.Bytes{}}
+	m := Machine{Reserved: numa.NewCPUSet(reserved...), Memory: map[string]units.Bytes{}}
 	var threads []numa.Thread
 	for z := range zones {
 		name := fmt.Sprint("node", z)
@@ -194,7 +194,7 @@ func TestDivide(t *testing.T) {
 
 func TestBindMemory(t *testing.T) {
 	m := newMachine(t, 2, 4)
-	m.Memory = map[string]series.Bytes{"node0": 3 << 30}
+	m.Memory = map[string]units.Bytes{"node0": 3 << 30}
 	none := newPod("none", numa.PolicyExclusive, map[string]int{"node0": 1}, 1)
 	none.Containers[0].Memory = 0
 	pods := []Pod{
@@ -228,10 +228,10 @@ func TestBindMemory_OtherMemory(t *testing.T) {
 
 	id := ID{"web", "a"}
 	for _, test := range []struct {
-		others       series.Bytes
+		others       units.Bytes
 		first, stays bool
 	}{{0, true, true}, {6 << 30, true, true}, {13 << 29, false, true}, {7 << 30, false, true}, {15 << 29, false, false}, {9 << 30, false, false}} {
-		m.OtherMemory = map[string]series.Bytes{"node0": test.others}
+		m.OtherMemory = map[string]units.Bytes{"node0": test.others}
 		for bound, want := range map[bool]bool{false: test.first, true: test.stays} {
 			var now map[ID][]string
 			if bound {

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // otherMemoryMargin is the share of OtherMemory that must be free in addition before a container is bound, so that small changes of it do
@@ -23,7 +23,7 @@ func BindMemory(m Machine, plan *Plan, pods []Pod, bound map[ID][]string) (zones
 	zones = map[ID][]string{}
 	why = map[ID]string{}
 
-	limits := map[ID]series.Bytes{}
+	limits := map[ID]units.Bytes{}
 	for i := range pods {
 		for _, c := range pods[i].Containers {
 			limits[ID{pods[i].UID, c.Name}] = c.Memory
@@ -39,7 +39,7 @@ func BindMemory(m Machine, plan *Plan, pods []Pod, bound map[ID][]string) (zones
 		reason := "the kubelet binds containers to memory zones itself"
 		if !m.MemoryBoundByKubelet {
 			// A container that is bound already stays bound without a margin.
-			var margins map[string]series.Bytes
+			var margins map[string]units.Bytes
 			if bound[assignment.ID] == nil {
 				margins = m.OtherMemory
 			}
@@ -63,7 +63,7 @@ func BindMemory(m Machine, plan *Plan, pods []Pod, bound map[ID][]string) (zones
 }
 
 // reserveMemory subtracts a limit from the free memory of the zones, or returns why it cannot. A part of otherMemory must stay free.
-func reserveMemory(free, otherMemory map[string]series.Bytes, zones map[string]int, limit series.Bytes) string {
+func reserveMemory(free, otherMemory map[string]units.Bytes, zones map[string]int, limit units.Bytes) string {
 	cpus := sumCounts(zones)
 	if cpus == 0 {
 		return "it has no CPUs in any zone"
@@ -73,13 +73,13 @@ func reserveMemory(free, otherMemory map[string]series.Bytes, zones map[string]i
 		return "it has no limit on memory"
 	}
 
-	needs := map[string]series.Bytes{}
+	needs := map[string]units.Bytes{}
 	for zone, n := range zones {
 		switch {
 		case n == cpus:
 			needs[zone] = limit
 		case n > 0:
-			needs[zone] = limit/series.Bytes(cpus)*series.Bytes(n) + series.Bytes(n) // rounded up
+			needs[zone] = limit/units.Bytes(cpus)*units.Bytes(n) + units.Bytes(n) // rounded up
 		}
 	}
 

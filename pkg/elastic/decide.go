@@ -6,7 +6,7 @@ package elastic
 import (
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Phase describes how the advertised amount changes.
@@ -37,7 +37,7 @@ type Result[T Amount] struct {
 	// Deficit is the part of the allocation above the offer; 0 if unknown.
 	Deficit T
 	// AllocatedShare is above 1 with a deficit. It is valid only if Known, so that no pod is evicted for an unknown offer.
-	AllocatedShare series.Ratio
+	AllocatedShare units.Ratio
 	Known          bool
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var start = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -18,21 +18,21 @@ const period = 10 * time.Second
 
 // fixture is a node with 16 cores, 3 of them used, whose advertised amount is updated as by an API server.
 type fixture struct {
-	in     Input[series.MilliCPU]
-	policy Policy[series.MilliCPU]
-	state  State[series.MilliCPU]
-	last   Result[series.MilliCPU]
+	in     Input[units.MilliCPU]
+	policy Policy[units.MilliCPU]
+	state  State[units.MilliCPU]
+	last   Result[units.MilliCPU]
 	writes int
 }
 
 func newFixture() *fixture {
 	n := &fixture{policy: CPU()}
-	n.in = Input[series.MilliCPU]{At: start, Allocatable: 16000, PodsKnown: true, NotAdvertised: true, Use: Use[series.MilliCPU]{At: start, Total: 3000}}
+	n.in = Input[units.MilliCPU]{At: start, Allocatable: 16000, PodsKnown: true, NotAdvertised: true, Use: Use[units.MilliCPU]{At: start, Total: 3000}}
 	return n
 }
 
 // step advances by one period with new measurements.
-func (n *fixture) step() Result[series.MilliCPU] {
+func (n *fixture) step() Result[units.MilliCPU] {
 	n.in.At = n.in.At.Add(period)
 	if !n.in.Use.At.IsZero() {
 		n.in.Use.At = n.in.At
@@ -41,7 +41,7 @@ func (n *fixture) step() Result[series.MilliCPU] {
 	return n.decide()
 }
 
-func (n *fixture) decide() Result[series.MilliCPU] {
+func (n *fixture) decide() Result[units.MilliCPU] {
 	n.last = Decide(n.in, n.policy, &n.state)
 	if n.last.NeedsWrite {
 		n.in.Advertised = n.last.Advertise
@@ -53,7 +53,7 @@ func (n *fixture) decide() Result[series.MilliCPU] {
 }
 
 // advance advances by several periods.
-func (n *fixture) advance(d time.Duration) Result[series.MilliCPU] {
+func (n *fixture) advance(d time.Duration) Result[units.MilliCPU] {
 	for range int(d / period) {
 		n.step()
 	}
@@ -61,15 +61,15 @@ func (n *fixture) advance(d time.Duration) Result[series.MilliCPU] {
 	return n.last
 }
 
-func newForecast(cores series.MilliCPU) Forecast[series.MilliCPU] {
-	return Forecast[series.MilliCPU]{Requested: true, OK: true, Peak: cores, Until: start.Add(24 * time.Hour)}
+func newForecast(cores units.MilliCPU) Forecast[units.MilliCPU] {
+	return Forecast[units.MilliCPU]{Requested: true, OK: true, Peak: cores, Until: start.Add(24 * time.Hour)}
 }
 
 // TestDecide_WorkedExamples checks steady-state offers, including cases that gocrane computes wrongly.
 func TestDecide_WorkedExamples(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fixture)
-		want   series.MilliCPU
+		want   units.MilliCPU
 		from   Source
 	}{
 		"12.5 cores are expected, 3 used: gocrane says 13": {func(n *fixture) { n.in.Forecast = newForecast(12500) }, 3000, SourceForecast},
@@ -120,9 +120,9 @@ func TestDecide_Memory(t *testing.T) {
 	p := Memory()
 	p.Margin = 0
 
-	var s State[series.Bytes]
-	in := Input[series.Bytes]{At: start, Allocatable: 32 * gi, Reserve: 0.4, PodsKnown: true, NotAdvertised: true, Use: Use[series.Bytes]{At: start, Total: 8 * gi}}
-	var r Result[series.Bytes]
+	var s State[units.Bytes]
+	in := Input[units.Bytes]{At: start, Allocatable: 32 * gi, Reserve: 0.4, PodsKnown: true, NotAdvertised: true, Use: Use[units.Bytes]{At: start, Total: 8 * gi}}
+	var r Result[units.Bytes]
 	for range 100 {
 		in.At = in.At.Add(period)
 		in.Use.At = in.At
@@ -133,7 +133,7 @@ func TestDecide_Memory(t *testing.T) {
 		}
 	}
 
-	if want := series.Bytes(32*gi) - 13743895348 - 8*gi; r.Offer != want || want-r.Advertise > fraction(in.Allocatable, p.Material) {
+	if want := units.Bytes(32*gi) - 13743895348 - 8*gi; r.Offer != want || want-r.Advertise > fraction(in.Allocatable, p.Material) {
 		t.Errorf("offers %d and advertises %d, want %d", r.Offer, r.Advertise, want)
 	}
 }
@@ -146,12 +146,12 @@ func TestDecide_GrowsSlowly(t *testing.T) {
 		t.Fatalf("after two minutes %+v, want nothing advertised or written yet", r)
 	}
 
-	before := series.MilliCPU(0)
+	before := units.MilliCPU(0)
 	at := n.in.At
 	for range 60 {
 		r := n.step()
 		minutes := r.At.Sub(at).Minutes()
-		if limit := series.MilliCPU(0.2*16000*minutes + 1e-6); r.Advertise > limit || r.Advertise < before {
+		if limit := units.MilliCPU(0.2*16000*minutes + 1e-6); r.Advertise > limit || r.Advertise < before {
 			t.Fatalf("advertises %d after %.1f minutes of growth, want from %d to %d", r.Advertise, minutes, before, limit)
 		}
 
@@ -219,15 +219,15 @@ func TestDecide_ShrinksAtOnce(t *testing.T) {
 // TestDecide_NoChurn checks that immaterial changes are not written.
 func TestDecide_NoChurn(t *testing.T) {
 	p := Memory()
-	var s State[series.Bytes]
+	var s State[units.Bytes]
 
 	const gi = 1 << 30
-	in := Input[series.Bytes]{At: start, Allocatable: 100 * gi, PodsKnown: true, NotAdvertised: true, Use: Use[series.Bytes]{Total: 50 * gi}}
+	in := Input[units.Bytes]{At: start, Allocatable: 100 * gi, PodsKnown: true, NotAdvertised: true, Use: Use[units.Bytes]{Total: 50 * gi}}
 	wrote := 0
 	for i := range 1000 {
 		in.At = in.At.Add(period)
 		in.Use.At = in.At
-		in.Use.Total = 50*gi + series.Bytes(i%7)*gi/10
+		in.Use.Total = 50*gi + units.Bytes(i%7)*gi/10
 		r := Decide(in, p, &s)
 		if r.NeedsWrite {
 			in.Advertised = r.Advertise
@@ -250,31 +250,31 @@ func TestDecide_UnknownInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose func(*fixture)
 		why  string
-		hold series.MilliCPU // while the input is unknown
+		hold units.MilliCPU // while the input is unknown
 	}{
-		"no use":            {func(n *fixture) { n.in.Use = Use[series.MilliCPU]{Reason: "no /proc/stat"} }, "no /proc/stat", 13000},
+		"no use":            {func(n *fixture) { n.in.Use = Use[units.MilliCPU]{Reason: "no /proc/stat"} }, "no /proc/stat", 13000},
 		"stale use":         {func(n *fixture) { n.in.Use.At = n.in.At.Add(-61 * time.Second) }, "ago", 13000},
 		"use of tomorrow":   {func(n *fixture) { n.in.Use.At = n.in.At.Add(24 * time.Hour) }, "ahead of the clock", 13000},
 		"use below nothing": {func(n *fixture) { n.in.Use.Total = -1 }, "out of range", 13000},
 		"use of too much":   {func(n *fixture) { n.in.Use.Total = math.MaxInt64 }, "out of range", 13000},
 		"no node":           {func(n *fixture) { n.in.Allocatable = 0 }, "allocatable is unknown", 13000},
 		"a node below 0":    {func(n *fixture) { n.in.Allocatable = math.MinInt64 }, "allocatable is unknown", 13000},
-		"reserve NaN":       {func(n *fixture) { n.in.Reserve = series.Ratio(math.NaN()) }, "reserve", 13000},
+		"reserve NaN":       {func(n *fixture) { n.in.Reserve = units.Ratio(math.NaN()) }, "reserve", 13000},
 		"reserve below 0":   {func(n *fixture) { n.in.Reserve = -0.1 }, "reserve", 13000},
 		"reserve above 1":   {func(n *fixture) { n.in.Reserve = 1.1 }, "reserve", 13000},
 		"reserve unread":    {func(n *fixture) { n.in.ReserveProblem = "x%" }, "x%", 13000},
-		"no forecast yet":   {func(n *fixture) { n.in.Forecast = Forecast[series.MilliCPU]{Requested: true, Detail: "not yet"} }, "not yet", 13000},
+		"no forecast yet":   {func(n *fixture) { n.in.Forecast = Forecast[units.MilliCPU]{Requested: true, Detail: "not yet"} }, "not yet", 13000},
 		"forecast that has ended": {func(n *fixture) {
 			n.in.Forecast = newForecast(1000)
 			n.in.Forecast.Until = n.in.At
 		}, "ended", 13000},
 		"forecast below nothing": {func(n *fixture) { n.in.Forecast = newForecast(-1) }, "out of range", 13000},
 		"no use, and a higher forecast": {func(n *fixture) {
-			n.in.Use = Use[series.MilliCPU]{}
+			n.in.Use = Use[units.MilliCPU]{}
 			n.in.Forecast = newForecast(10000)
 		}, "use", 6000},
 		"no forecast, and more use": {func(n *fixture) {
-			n.in.Forecast = Forecast[series.MilliCPU]{Requested: true}
+			n.in.Forecast = Forecast[units.MilliCPU]{Requested: true}
 			n.in.Use.Total = 8000
 		}, "no forecast", 8000},
 	} {
@@ -286,7 +286,7 @@ func TestDecide_UnknownInput(t *testing.T) {
 			n.in.Allocated = 2000
 			for i := range 60 {
 				n.in.At = n.in.At.Add(period)
-				n.in.Use = Use[series.MilliCPU]{At: n.in.At, Total: 3000}
+				n.in.Use = Use[units.MilliCPU]{At: n.in.At, Total: 3000}
 				c.lose(n)
 				r := n.decide()
 
@@ -303,7 +303,7 @@ func TestDecide_UnknownInput(t *testing.T) {
 			}
 
 			// Once known again, the offer has to be stable first.
-			n.in = Input[series.MilliCPU]{At: n.in.At, Allocatable: 16000, PodsKnown: true, Advertised: n.in.Advertised, Use: Use[series.MilliCPU]{At: n.in.At, Total: 3000}}
+			n.in = Input[units.MilliCPU]{At: n.in.At, Allocatable: 16000, PodsKnown: true, Advertised: n.in.Advertised, Use: Use[units.MilliCPU]{At: n.in.At, Total: 3000}}
 			if r := n.advance(2 * time.Minute); r.Advertise != 2000 || !r.Known {
 				t.Errorf("advertises %d after two minutes, want 2000 still", r.Advertise)
 			}
@@ -391,9 +391,9 @@ func TestDecide_ClockChange(t *testing.T) {
 // TestDecide_Resume checks that an agent resumes the amount of its predecessor, as far as the offer allows.
 func TestDecide_Resume(t *testing.T) {
 	for name, c := range map[string]struct {
-		was   series.MilliCPU
+		was   units.MilliCPU
 		ended time.Duration
-		want  series.MilliCPU
+		want  units.MilliCPU
 	}{
 		"at once":                {9000, -time.Minute, 9000},
 		"as far as there is":     {15000, -time.Minute, 12000},
@@ -424,8 +424,8 @@ func TestDecide_Resume(t *testing.T) {
 // TestAllocatedShare checks that the share is continuous and above 1 exactly with a deficit.
 func TestAllocatedShare(t *testing.T) {
 	for _, c := range []struct {
-		held, offer series.MilliCPU
-		want        series.Ratio
+		held, offer units.MilliCPU
+		want        units.Ratio
 	}{{0, 0, 0}, {0, 4000, 0}, {3000, 4000, 0.75}, {4000, 4000, 1}, {6000, 4000, 1.5}, {1000, 0, 2}, {3000, 0, 4}, {1000, 500, 1.5}, {-1000, -1000, 0}} {
 		if got := AllocatedShare(c.held, c.offer, 1000); got != c.want {
 			t.Errorf("%d of %d: %g, want %g", c.held, c.offer, got, c.want)

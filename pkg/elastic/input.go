@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Input holds the inputs of a decision for one resource of a node.
@@ -17,7 +17,7 @@ type Input[T Amount] struct {
 	Allocatable T
 	// Reserve is the share of Allocatable that is never offered, from 0 to 1; other values are unknown, with the reason in
 	// ReserveProblem.
-	Reserve        series.Ratio
+	Reserve        units.Ratio
 	ReserveProblem string
 	Use            Use[T]
 	Forecast       Forecast[T]
@@ -99,13 +99,13 @@ type Policy[T Amount] struct {
 	// Unit is the granularity of offers, at least 1.
 	Unit T
 	// Margin is the share of the need that stays free in addition.
-	Margin series.Ratio
+	Margin units.Ratio
 	// Stable is how long an offer must exceed the advertised amount before that grows.
 	Stable time.Duration
 	// Growth is the maximum growth per minute as a share of allocatable.
-	Growth series.Ratio
+	Growth units.Ratio
 	// Material is the minimum change that is written, as a share of allocatable.
-	Material series.Ratio
+	Material units.Ratio
 	// MaxAge is the maximum age of a measurement.
 	MaxAge time.Duration
 	// Hold is how long the advertised amount stays while inputs are unknown.
@@ -131,7 +131,7 @@ func defaultPolicy[T Amount](unit T) Policy[T] {
 }
 
 // CPU returns the policy for CPU, in whole cores.
-func CPU() Policy[series.MilliCPU] { return defaultPolicy[series.MilliCPU](1000) }
+func CPU() Policy[units.MilliCPU] { return defaultPolicy[units.MilliCPU](1000) }
 
 // Memory returns the policy for memory, in bytes.
-func Memory() Policy[series.Bytes] { return defaultPolicy[series.Bytes](1) }
+func Memory() Policy[units.Bytes] { return defaultPolicy[units.Bytes](1) }

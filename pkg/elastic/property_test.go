@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // randomInput returns an input in which anything may be missing.
@@ -17,7 +17,7 @@ func randomInput[T Amount](r *rand.Rand, at time.Time, size T) Input[T] {
 	amount := func() T { return T(r.Int64N(int64(size) * 5 / 4)) }
 	rarely := func() bool { return r.IntN(12) == 0 }
 	in := Input[T]{At: at, Allocatable: size, PodsKnown: !rarely(), Use: Use[T]{At: at, Total: amount(), Elastic: amount() / 2}}
-	in.Reserve = []series.Ratio{0, 0, 0.1, 0.4, 1}[r.IntN(5)]
+	in.Reserve = []units.Ratio{0, 0, 0.1, 0.4, 1}[r.IntN(5)]
 
 	in.Use.Exclusive = amount() / 8
 	in.Allocated = amount() / 3
@@ -30,7 +30,7 @@ func randomInput[T Amount](r *rand.Rand, at time.Time, size T) Input[T] {
 	}
 
 	if rarely() {
-		in.Reserve = series.Ratio([]float64{math.NaN(), math.Inf(1), -1, 2}[r.IntN(4)])
+		in.Reserve = units.Ratio([]float64{math.NaN(), math.Inf(1), -1, 2}[r.IntN(4)])
 	}
 
 	if rarely() {
@@ -87,8 +87,8 @@ func runRandom[T Amount](seed uint64, size T, p Policy[T], check func(in Input[T
 	}
 }
 
-func forBoth(t *testing.T, cpu func(in Input[series.MilliCPU], before State[series.MilliCPU], r Result[series.MilliCPU], shown series.MilliCPU),
-	memory func(in Input[series.Bytes], before State[series.Bytes], r Result[series.Bytes], shown series.Bytes),
+func forBoth(t *testing.T, cpu func(in Input[units.MilliCPU], before State[units.MilliCPU], r Result[units.MilliCPU], shown units.MilliCPU),
+	memory func(in Input[units.Bytes], before State[units.Bytes], r Result[units.Bytes], shown units.Bytes),
 ) {
 	t.Helper()
 
@@ -173,11 +173,11 @@ func TestDecide_Monotone(t *testing.T) {
 
 // TestWindow_Bounded checks that a window stays within its bound and its minimum is at most the true one.
 func TestWindow_Bounded(t *testing.T) {
-	var w window[series.Bytes]
+	var w window[units.Bytes]
 	at := start
 	for i := range 5 * maxPoints {
 		at = at.Add(time.Millisecond)
-		w.add(at, series.Bytes(i), time.Hour) // Rising values must all be kept.
+		w.add(at, units.Bytes(i), time.Hour) // Rising values must all be kept.
 
 		if len(w.points) > maxPoints || w.minimum() != 0 {
 			t.Fatalf("%d points with minimum %d, want at most %d with 0", len(w.points), w.minimum(), maxPoints)
@@ -193,7 +193,7 @@ func TestWindow_Bounded(t *testing.T) {
 }
 
 func TestParseAmounts(t *testing.T) {
-	for v, want := range map[float64]series.MilliCPU{0: 0, 12.5: 12500, 0.0001: 1, 2.0000000001: 2000} {
+	for v, want := range map[float64]units.MilliCPU{0: 0, 12.5: 12500, 0.0001: 1, 2.0000000001: 2000} {
 		if got, err := ParseCores(v); err != nil || got != want {
 			t.Errorf("ParseCores(%v) = %d, %v, want %d", v, got, err, want)
 		}
@@ -214,7 +214,7 @@ func TestParseAmounts(t *testing.T) {
 }
 
 func TestParseReserve(t *testing.T) {
-	for text, want := range map[string]series.Ratio{"40%": 0.4, "40": 0.4, " 12.5 % ": 0.125, "0": 0, "100%": 1} {
+	for text, want := range map[string]units.Ratio{"40%": 0.4, "40": 0.4, " 12.5 % ": 0.125, "0": 0, "100%": 1} {
 		if got, err := ParseReserve(text); err != nil || got != want {
 			t.Errorf("ParseReserve(%q) = %v, %v, want %v", text, got, err, want)
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Source is the origin of the need.
@@ -113,30 +113,30 @@ func formatReason(why string) string {
 
 // Amount is an amount of a resource in its own unit.
 type Amount interface {
-	series.MilliCPU | series.Bytes
+	units.MilliCPU | units.Bytes
 }
 
 // maxAmount limits amounts to 1.1e15 cores or 1 EiB, so that sums do not overflow.
 const maxAmount = math.MaxInt64 / 8
 
 // ParseCores converts cores to millicores, rounded up. It returns an error for negative, infinite and too large numbers.
-func ParseCores(v float64) (series.MilliCPU, error) {
+func ParseCores(v float64) (units.MilliCPU, error) {
 	m, err := parseAmount(v * 1000)
 	if err != nil {
 		return 0, fmt.Errorf("%v cores %w", v, err)
 	}
 
-	return series.MilliCPU(m), nil
+	return units.MilliCPU(m), nil
 }
 
 // ParseBytes converts a number of bytes, rounded up. It returns an error for negative, infinite and too large numbers.
-func ParseBytes(v float64) (series.Bytes, error) {
+func ParseBytes(v float64) (units.Bytes, error) {
 	b, err := parseAmount(v)
 	if err != nil {
 		return 0, fmt.Errorf("%v bytes %w", v, err)
 	}
 
-	return series.Bytes(b), nil
+	return units.Bytes(b), nil
 }
 
 type amountError string
@@ -155,7 +155,7 @@ func parseAmount(v float64) (int64, error) {
 func roundUp(v float64) int64 { return int64(math.Ceil(v - 1e-6)) }
 
 // fraction returns a share of an amount, rounded up.
-func fraction[T Amount](amount T, share series.Ratio) T {
+func fraction[T Amount](amount T, share units.Ratio) T {
 	return T(roundUp(float64(amount) * float64(share)))
 }
 
@@ -167,24 +167,24 @@ func roundUpUnits[T Amount](v, unit T) T { return roundDown(v+unit-1, unit) }
 
 // AllocatedShare returns the share of an offer that pods hold; 1 is all of it. Above the offer it is 1 plus the deficit as a share of the
 // offer, or of one unit if the offer is less; any allocation of an empty offer is above 1.
-func AllocatedShare[T Amount](allocated, offer, unit T) series.Ratio {
+func AllocatedShare[T Amount](allocated, offer, unit T) units.Ratio {
 	allocated = max(allocated, 0)
 	offer = max(offer, 0)
 	base := float64(max(offer, unit, 1))
 	if allocated > offer {
-		return series.Ratio(1 + float64(allocated-offer)/base)
+		return units.Ratio(1 + float64(allocated-offer)/base)
 	}
 
-	return series.Ratio(float64(allocated) / base)
+	return units.Ratio(float64(allocated) / base)
 }
 
 // ParseReserve parses a share of a node from 0 to 100 percent, with or without a percent sign.
-func ParseReserve(text string) (series.Ratio, error) {
+func ParseReserve(text string) (units.Ratio, error) {
 	number := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "%"))
 	percent, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(percent >= 0 && percent <= 100) {
 		return 0, fmt.Errorf("%.40q is not a percentage from 0%% to 100%%", text)
 	}
 
-	return series.Ratio(percent / 100), nil
+	return units.Ratio(percent / 100), nil
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // HotValueKey is the key of the annotation with the hot value. A load has the name of its metric as key.
@@ -22,7 +22,7 @@ const HotValueKey = "node_hot_value"
 const (
 	// MaxLoad is the largest accepted load, as a fraction of capacity: metrics such as the load average per CPU
 	// easily pass 1, but not 100.
-	MaxLoad series.Ratio = 100
+	MaxLoad units.Ratio = 100
 	// MaxHot is the largest accepted hot value.
 	MaxHot = 1 << 20
 	// layout is the time format. The Z is a literal letter, not a zone.
@@ -45,7 +45,7 @@ var (
 
 // Sample is one load of a node, as a fraction of its capacity, and its time. The zero Sample is none.
 type Sample struct {
-	Value series.Ratio
+	Value units.Ratio
 	Time  time.Time
 }
 
@@ -107,7 +107,7 @@ func (f Format) ParseLoad(text string) (Sample, error) {
 	}
 
 	// A negative zero is accepted and written as zero.
-	return Sample{Value: series.Ratio(math.Abs(v)), Time: at}, nil
+	return Sample{Value: units.Ratio(math.Abs(v)), Time: at}, nil
 }
 
 // ParseHot parses the format of Hot. The error is one of ErrForm, ErrHotValue and ErrTime.
@@ -184,6 +184,6 @@ func GocraneSpec() Spec {
 	}
 }
 
-func sortedKeys(m map[series.Resource]WaterMarks) []series.Resource {
+func sortedKeys(m map[units.Resource]WaterMarks) []units.Resource {
 	return slices.Sorted(maps.Keys(m))
 }

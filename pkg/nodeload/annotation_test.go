@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var noon = time.Date(2023, 10, 17, 12, 0, 0, 0, time.UTC)
@@ -143,7 +143,7 @@ func TestStateAt(t *testing.T) {
 		"from the future":   {-nodeload.MaxSkew - time.Second, nodeload.Stale},
 		"another time zone": {-8 * time.Hour, nodeload.Stale},
 	} {
-		if got := (nodeload.Sample{Value: series.Ratio(0.1), Time: noon.Add(-test.age)}).StateAt(noon, active); got != test.want {
+		if got := (nodeload.Sample{Value: units.Ratio(0.1), Time: noon.Add(-test.age)}).StateAt(noon, active); got != test.want {
 			t.Errorf("%s: StateAt = %v, want %v", name, got, test.want)
 		}
 	}

@@ -6,7 +6,7 @@ package nodeload
 import (
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Warmup is the time after its start during which a pod's usage is not yet typical. It also covers the range of a
@@ -116,7 +116,7 @@ func (a *Arrivals) End(pod string, credit Credit, started, ended time.Time) bool
 //
 // For example, an average of five minutes, measured 150 seconds after the warm-up, contains half of the usage, and
 // the other half is still to be added.
-func Coverage(started, measured time.Time, window time.Duration) series.Ratio {
+func Coverage(started, measured time.Time, window time.Duration) units.Ratio {
 	if started.IsZero() || measured.IsZero() {
 		return 0
 	}
@@ -129,16 +129,16 @@ func Coverage(started, measured time.Time, window time.Duration) series.Ratio {
 		return 1
 	}
 
-	return series.Ratio(float64(since) / float64(window))
+	return units.Ratio(float64(since) / float64(window))
 }
 
 // ResidualShare returns the share of an ended pod's usage that an average over window still contains: the part of the
 // window in which it ran,
 //
 //	Coverage(started) - min(1, max(0, (measured - ended) / window))
-func ResidualShare(started, ended, measured time.Time, window time.Duration) series.Ratio {
+func ResidualShare(started, ended, measured time.Time, window time.Duration) units.Ratio {
 	past := min(max(float64(measured.Sub(ended))/float64(window), 0), 1)
-	return max(Coverage(started, measured, window)-series.Ratio(past), 0)
+	return max(Coverage(started, measured, window)-units.Ratio(past), 0)
 }
 
 // pendingLoad returns the usage of arriving pods that a metric does not contain, less that of ended pods that it

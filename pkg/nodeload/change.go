@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Cause is why a value is written; empty if it is not.
@@ -36,12 +36,12 @@ const writeTime = time.Minute
 // ChangeDetector determines which changes are written.
 type ChangeDetector struct {
 	// MinChange is the smallest difference of two loads that is written.
-	MinChange series.Ratio
+	MinChange units.Ratio
 	// Thresholds are loads whose crossing is always written, see Policy.Thresholds.
-	Thresholds []series.Ratio
+	Thresholds []units.Ratio
 	// Evict is the mark above which every reading is written; 0 for none. Few nodes are above it, and rebalancing
 	// needs each reading.
-	Evict series.Ratio
+	Evict units.Ratio
 	// Active is how long values are valid, Period the time to the next reading.
 	Active, Period time.Duration
 }
@@ -89,8 +89,8 @@ func (w ChangeDetector) WriteCause(old, next Sample, now time.Time) Cause {
 
 // Thresholds returns the loads of a metric at which decisions change: its limits in Filter, and the marks of its
 // resource.
-func (p *Policy) Thresholds(metric int) []series.Ratio {
-	var out []series.Ratio
+func (p *Policy) Thresholds(metric int) []units.Ratio {
+	var out []units.Ratio
 	for _, l := range p.Limits {
 		if l.Metric == metric {
 			out = append(out, l.Max)
@@ -105,7 +105,7 @@ func (p *Policy) Thresholds(metric int) []series.Ratio {
 }
 
 // EvictMark returns the mark evict of the resource of which the metric is the Gauge; 0 for others.
-func (p *Policy) EvictMark(metric int) series.Ratio {
+func (p *Policy) EvictMark(metric int) units.Ratio {
 	resource := p.Metrics[metric].Resource
 	if gauge, ok := p.Gauge(resource); !ok || gauge != metric {
 		return 0

@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func TestWriteCause(t *testing.T) {
 	w := nodeload.ChangeDetector{
-		MinChange: 0.02, Thresholds: []series.Ratio{0.65}, Evict: 0.9, Active: 8 * time.Minute, Period: 3 * time.Minute,
+		MinChange: 0.02, Thresholds: []units.Ratio{0.65}, Evict: 0.9, Active: 8 * time.Minute, Period: 3 * time.Minute,
 	}
 
-	at := func(value series.Ratio, age time.Duration) nodeload.Sample {
+	at := func(value units.Ratio, age time.Duration) nodeload.Sample {
 		return nodeload.Sample{Value: value, Time: noon.Add(-age)}
 	}
 	for name, test := range map[string]struct {
@@ -72,19 +72,19 @@ func TestWriteCause_NothingExpires(t *testing.T) {
 
 func TestThresholds(t *testing.T) {
 	spec := nodeload.GocraneSpec()
-	spec.Marks = map[series.Resource]nodeload.WaterMarks{series.CPU: {Low: 0.3, Schedule: 0.6, Evict: 0.8}}
+	spec.Marks = map[units.Resource]nodeload.WaterMarks{units.CPU: {Low: 0.3, Schedule: 0.6, Evict: 0.8}}
 	p, err := nodeload.NewPolicy(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if got, want := p.Thresholds(0), []series.Ratio{0.6, 0.3, 0.6, 0.8}; !slices.Equal(got, want) {
+	if got, want := p.Thresholds(0), []units.Ratio{0.6, 0.3, 0.6, 0.8}; !slices.Equal(got, want) {
 		t.Errorf("Thresholds of CPU = %v, want %v", got, want)
 	}
 	if p.EvictMark(0) != 0.8 || p.EvictMark(1) != 0 || p.EvictMark(3) != 0 {
 		t.Errorf("EvictMark of metrics 0, 1 and 3 = %v, %v, %v, want 0.8, 0, 0", p.EvictMark(0), p.EvictMark(1), p.EvictMark(3))
 	}
-	if got, want := p.Thresholds(3), []series.Ratio{0.65}; !slices.Equal(got, want) {
+	if got, want := p.Thresholds(3), []units.Ratio{0.65}; !slices.Equal(got, want) {
 		t.Errorf("of memory %v, want %v", got, want)
 	}
 }

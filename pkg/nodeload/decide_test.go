@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const gib = 1 << 30
@@ -41,11 +41,11 @@ func rules(t testing.TB, strategy Strategy, change ...func(*Spec)) *Rules {
 
 // loadedReport returns a report whose metrics were all measured at one time: those of CPU at cpu, of memory at
 // memory.
-func loadedReport(r *Rules, cpu, memory series.Ratio, measured time.Time) Report {
+func loadedReport(r *Rules, cpu, memory units.Ratio, measured time.Time) Report {
 	report := Report{Capacity: testCapacity()}
 	for _, m := range r.Policy.Metrics {
 		value := cpu
-		if m.Resource == series.Memory {
+		if m.Resource == units.Memory {
 			value = memory
 		}
 
@@ -70,7 +70,7 @@ func TestClosed(t *testing.T) {
 	pod := Amount{CPU: 500, Memory: gib}
 	for _, c := range []struct {
 		name        string
-		cpu, memory series.Ratio
+		cpu, memory units.Ratio
 		age         time.Duration
 		arrivals    []Amount
 		use         Amount
@@ -112,7 +112,7 @@ func TestClosed(t *testing.T) {
 
 func TestClosed_WaterMark(t *testing.T) {
 	r := rules(t, Strategy{}, func(s *Spec) {
-		s.Marks = map[series.Resource]WaterMarks{series.CPU: {Low: 0.2, Schedule: 0.5, Evict: 0.8}}
+		s.Marks = map[units.Resource]WaterMarks{units.CPU: {Low: 0.2, Schedule: 0.5, Evict: 0.8}}
 	})
 
 	n := r.NodeAt(loadedReport(r, 0.49, 0.1, at(0)), &Arrivals{}, at(0))
@@ -128,7 +128,7 @@ func TestClosed_WaterMark(t *testing.T) {
 func TestCoverage(t *testing.T) {
 	for _, c := range []struct {
 		started, measured int
-		want              series.Ratio
+		want              units.Ratio
 	}{
 		{0, 0, 0}, {0, 30, 0}, {0, 180, 0.5}, {0, 330, 1}, {0, 5000, 1}, {100, 0, 0},
 	} {
@@ -152,10 +152,10 @@ func TestArrivals_Arrival(t *testing.T) {
 
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 1000}, time.Time{})
-	sum := func(second int) series.Ratio {
+	sum := func(second int) units.Ratio {
 		// A five-minute average of a node at 30 % to which 10 % arrive, started at 60 and warm at 90.
 		held := min(max(float64(second-90)/300, 0), 1) * 0.1
-		n := r.NodeAt(Report{Capacity: testCapacity(), Samples: []Sample{{Value: series.Ratio(0.3 + held), Time: at(second)}}}, &arrivals, at(second))
+		n := r.NodeAt(Report{Capacity: testCapacity(), Samples: []Sample{{Value: units.Ratio(0.3 + held), Time: at(second)}}}, &arrivals, at(second))
 
 		return n.Loads[0].Value + n.Loads[0].OnWay
 	}
@@ -202,7 +202,7 @@ func TestArrivals_Departure(t *testing.T) {
 			// An average over five minutes of a node at 30 % on which 10 % ran until 0.
 			ran := min(max(min(lived, 300-second), 0), min(lived, 300))
 			ran = min(ran, max(min(lived+second, 300)-second, 0))
-			report := loadedReport(r, 0.3+series.Ratio(ran)/300*0.1, 0.3, at(second))
+			report := loadedReport(r, 0.3+units.Ratio(ran)/300*0.1, 0.3, at(second))
 
 			n := r.NodeAt(report, &arrivals, at(second))
 			if got := n.Loads[0].Value + n.Loads[0].OnWay; math.Abs(float64(got)-0.3) > 1e-9 {
@@ -294,7 +294,7 @@ func TestDeviation(t *testing.T) {
 	var steady, swinging Deviation
 	for i := range 40 {
 		steady.Add(Sample{Value: 0.4, Time: at(180 * i)})
-		swinging.Add(Sample{Value: 0.4 + 0.2*series.Ratio(i%2*2-1), Time: at(180 * i)})
+		swinging.Add(Sample{Value: 0.4 + 0.2*units.Ratio(i%2*2-1), Time: at(180 * i)})
 		swinging.Add(Sample{Value: 1, Time: at(180*i - 60)}) // Older than the last.
 
 		if i == 2 && swinging.Ratio() != 0 {
@@ -312,7 +312,7 @@ func BenchmarkClosedAndWeigh(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	nodes := make([]*Node, 5000)
 	for i := range nodes {
-		nodes[i] = r.NodeAt(loadedReport(r, series.Ratio(rng.Float64()*0.6), 0.3, at(0)), &Arrivals{}, at(0))
+		nodes[i] = r.NodeAt(loadedReport(r, units.Ratio(rng.Float64()*0.6), 0.3, at(0)), &Arrivals{}, at(0))
 	}
 
 	f := fleet(r, at(0), nodes...)

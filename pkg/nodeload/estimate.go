@@ -6,13 +6,13 @@ package nodeload
 import (
 	"math"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Amount is CPU and memory.
 type Amount struct {
-	CPU    series.MilliCPU
-	Memory series.Bytes
+	CPU    units.MilliCPU
+	Memory units.Bytes
 }
 
 // PodRequest is the request or limit of a pod; 0 if there is none.
@@ -23,8 +23,8 @@ type PodRequest struct {
 
 // Share is the ratio of usage to requests.
 type Share struct {
-	CPU    series.Ratio
-	Memory series.Ratio
+	CPU    units.Ratio
+	Memory units.Ratio
 }
 
 // Basis is the source of an estimate.
@@ -63,10 +63,10 @@ func BestEffortUse() Amount { return Amount{CPU: 100, Memory: 200 << 20} }
 func LearnShare(used, requested Amount) Share {
 	share := DefaultShare()
 	if used.CPU > 0 && requested.CPU > 0 {
-		share.CPU = series.Ratio(min(max(float64(used.CPU)/float64(requested.CPU), minShare), maxShare))
+		share.CPU = units.Ratio(min(max(float64(used.CPU)/float64(requested.CPU), minShare), maxShare))
 	}
 	if used.Memory > 0 && requested.Memory > 0 {
-		share.Memory = series.Ratio(min(max(float64(used.Memory)/float64(requested.Memory), minShare), maxShare))
+		share.Memory = units.Ratio(min(max(float64(used.Memory)/float64(requested.Memory), minShare), maxShare))
 	}
 
 	return share
@@ -77,7 +77,7 @@ func LearnShare(used, requested Amount) Share {
 func Estimate(ask PodRequest, history Amount, share Share) (Amount, Basis) {
 	cpu, basis := estimate(float64(ask.Request.CPU), float64(ask.Limit.CPU), float64(history.CPU), float64(share.CPU), float64(BestEffortUse().CPU))
 	memory, _ := estimate(float64(ask.Request.Memory), float64(ask.Limit.Memory), float64(history.Memory), float64(share.Memory), float64(BestEffortUse().Memory))
-	return Amount{CPU: series.MilliCPU(cpu), Memory: series.Bytes(memory)}, basis
+	return Amount{CPU: units.MilliCPU(cpu), Memory: units.Bytes(memory)}, basis
 }
 
 // departedShare is the part of an estimate that a departed pod is credited with. A recommendation is a high quantile of
@@ -99,8 +99,8 @@ func DepartureCredit(ask PodRequest, history Amount, share Share) Credit {
 	var c Credit
 	use, _ := Estimate(ask, history, share)
 
-	use.CPU = series.MilliCPU(float64(use.CPU) * departedShare)
-	use.Memory = series.Bytes(float64(use.Memory) * departedShare)
+	use.CPU = units.MilliCPU(float64(use.CPU) * departedShare)
+	use.Memory = units.Bytes(float64(use.Memory) * departedShare)
 	if history.CPU > 0 {
 		c.Measured.CPU = use.CPU
 	} else {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Explanation records how each node was filtered and scored in an attempt to place a pod.
@@ -21,9 +21,9 @@ type Explanation struct {
 	Outcome string `json:"outcome"`
 	Node    string `json:"node,omitempty"`
 	// CPU and Memory are the expected usage of the pod; Basis is the source of the estimate.
-	CPU    series.MilliCPU `json:"cpuMilli"`
-	Memory series.Bytes    `json:"memoryBytes"`
-	Basis  string          `json:"basis"`
+	CPU    units.MilliCPU `json:"cpuMilli"`
+	Memory units.Bytes    `json:"memoryBytes"`
+	Basis  string         `json:"basis"`
 	// Exempt means that load does not exclude nodes for this pod, Abstains that too few nodes report their load.
 	Exempt   bool         `json:"exempt,omitempty"`
 	Abstains bool         `json:"abstains,omitempty"`
@@ -59,14 +59,14 @@ type NodeExplanation struct {
 	// Score is from 0 to 100, for a scored node.
 	Score *int64 `json:"score,omitempty"`
 	// Cost is the cost that the score was computed from.
-	Cost     Cost         `json:"cost,omitempty"`
-	Load     series.Ratio `json:"load"`
-	OnWay    series.Ratio `json:"onWay"`
-	Incoming series.Ratio `json:"incoming"`
+	Cost     Cost        `json:"cost,omitempty"`
+	Load     units.Ratio `json:"load"`
+	OnWay    units.Ratio `json:"onWay"`
+	Incoming units.Ratio `json:"incoming"`
 	// Metric and Limit excluded the node; Mark means that the limit is the water mark.
-	Metric string       `json:"metric,omitempty"`
-	Limit  series.Ratio `json:"limit,omitempty"`
-	Mark   bool         `json:"waterMark,omitempty"`
+	Metric string      `json:"metric,omitempty"`
+	Limit  units.Ratio `json:"limit,omitempty"`
+	Mark   bool        `json:"waterMark,omitempty"`
 	// Unknown means that a metric was not fresh: it excluded nothing, and counted as the mean of the nodes.
 	Unknown bool `json:"unknown,omitempty"`
 }
@@ -96,4 +96,4 @@ func (n *NodeExplanation) Reason() string {
 	return "below every limit" + unknown
 }
 
-func percent(r series.Ratio) string { return fmt.Sprintf("%.1f%%", 100*float64(r)) }
+func percent(r units.Ratio) string { return fmt.Sprintf("%.1f%%", 100*float64(r)) }

@@ -6,11 +6,11 @@ package nodeload
 import (
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // DefaultMinFresh is the share of nodes that must report a metric for it to be used.
-const DefaultMinFresh series.Ratio = 0.5
+const DefaultMinFresh units.Ratio = 0.5
 
 // Fleet summarizes all nodes at a time: which metrics enough nodes report, and their means. It is immutable.
 type Fleet struct {
@@ -26,7 +26,7 @@ type Fleet struct {
 	FreshNodes []int
 	// Mean is by metric the mean load of the nodes on which it is fresh, each counted as at most 1, so that a node
 	// with an absurd value does not change how the others are judged.
-	Mean []series.Ratio
+	Mean []units.Ratio
 	// Share is the ratio of usage to requests.
 	Share Share
 
@@ -66,7 +66,7 @@ func (r *Rules) NewCount(now time.Time) *Count {
 			Rules:      r,
 			Time:       now,
 			FreshNodes: make([]int, n),
-			Mean:       make([]series.Ratio, n),
+			Mean:       make([]units.Ratio, n),
 		},
 		sums: make([]float64, n), masks: map[mask]int{},
 	}
@@ -108,14 +108,14 @@ func (c *Count) Add(n *Node, requested Amount) {
 // Fleet finishes the count. A metric is in force if at least the share minFresh of all nodes, and at least one,
 // reports it fresh: otherwise it is ignored in Filter and Score on all nodes, because it would send every pod to the
 // nodes without a value, or to those with one.
-func (c *Count) Fleet(minFresh series.Ratio) *Fleet {
+func (c *Count) Fleet(minFresh units.Ratio) *Fleet {
 	f := c.fleet
 	for i, n := range f.FreshNodes {
 		if n == 0 {
 			continue
 		}
 
-		f.Mean[i] = series.Ratio(c.sums[i] / float64(n))
+		f.Mean[i] = units.Ratio(c.sums[i] / float64(n))
 		if float64(n) >= float64(minFresh)*float64(f.Nodes) {
 			f.force |= 1 << i
 		}

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // HoldsKey is the key of the annotation with the holds of a node.
@@ -37,7 +37,7 @@ type Hold struct {
 
 // Use returns the held amount.
 func (h Hold) Use() Amount {
-	return Amount{CPU: series.MilliCPU(h.CPU), Memory: series.Bytes(h.Memory)}
+	return Amount{CPU: units.MilliCPU(h.CPU), Memory: units.Bytes(h.Memory)}
 }
 
 // ParseHolds parses the annotation; an empty text has no holds.

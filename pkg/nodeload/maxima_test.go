@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // The metrics of CPU in gocrane's policy.
 const present, hourly, daily = 0, 1, 2
 
-func report(r *Rules, now, peak series.Ratio, measured time.Time) Report {
+func report(r *Rules, now, peak units.Ratio, measured time.Time) Report {
 	out := loadedReport(r, now, 0.1, measured)
 	out.Samples[hourly].Value = peak
 	out.Samples[daily].Value = peak
@@ -30,12 +30,12 @@ func TestMaximum_RisesByExcess(t *testing.T) {
 	r := rules(t, Strategy{})
 	for _, c := range []struct {
 		name      string
-		now, peak series.Ratio
+		now, peak units.Ratio
 		arrivals  int // of 10 % each
 		ended     int // of 10 % each, still in the average and in the maximum
-		onWay     series.Ratio
-		slack     series.Ratio
-		incoming  series.Ratio // of a pod of 10 %
+		onWay     units.Ratio
+		slack     units.Ratio
+		incoming  units.Ratio // of a pod of 10 %
 	}{
 		{name: "far below", now: 0.2, peak: 0.6, arrivals: 2, slack: 0.2},
 		{name: "next to it", now: 0.2, peak: 0.6, arrivals: 4, incoming: 0.1},
@@ -71,7 +71,7 @@ func TestMaximum_RisesByExcess(t *testing.T) {
 	}
 }
 
-func near(a, b series.Ratio) bool { return math.Abs(float64(a-b)) < 1e-9 }
+func near(a, b units.Ratio) bool { return math.Abs(float64(a-b)) < 1e-9 }
 
 // TestMaximum_WithoutPresent checks that the maximum bounds the present load if that is unknown, and that arrived and
 // ended pods compensate each other.
@@ -116,7 +116,7 @@ func TestMaximum_Random(t *testing.T) {
 		r := rules(t, Strategy{})
 		var arrivals Arrivals
 		for i := range rng.IntN(8) {
-			use := Amount{CPU: series.MilliCPU(rng.IntN(3000)), Memory: series.Bytes(rng.IntN(10)) * gib}
+			use := Amount{CPU: units.MilliCPU(rng.IntN(3000)), Memory: units.Bytes(rng.IntN(10)) * gib}
 			started := at(-rng.IntN(900))
 			switch rng.IntN(3) {
 			case 0:
@@ -128,7 +128,7 @@ func TestMaximum_Random(t *testing.T) {
 			}
 		}
 
-		seen := report(r, series.Ratio(rng.Float64()), series.Ratio(rng.Float64()), at(-rng.IntN(200)))
+		seen := report(r, units.Ratio(rng.Float64()), units.Ratio(rng.Float64()), at(-rng.IntN(200)))
 		n := r.NodeAt(seen, &arrivals, at(0))
 		for _, metric := range []int{hourly, daily} {
 			l := n.Loads[metric]
@@ -138,7 +138,7 @@ func TestMaximum_Random(t *testing.T) {
 			}
 		}
 
-		pod := Amount{CPU: series.MilliCPU(rng.IntN(4000)), Memory: gib}
+		pod := Amount{CPU: units.MilliCPU(rng.IntN(4000)), Memory: gib}
 		joined := n.WithPod(pod)
 		arrivals.Add("pod", pod, time.Time{})
 
@@ -206,10 +206,10 @@ func TestGauge(t *testing.T) {
 		}
 
 		for i := range p.Metrics {
-			p.Metrics[i].Resource = series.CPU
+			p.Metrics[i].Resource = units.CPU
 		}
 
-		if at, found := p.Gauge(series.CPU); !found || at != c.want {
+		if at, found := p.Gauge(units.CPU); !found || at != c.want {
 			t.Errorf("%+v: %d, want %d", c.metrics, at, c.want)
 		}
 	}
@@ -236,7 +236,7 @@ func TestResidualShare(t *testing.T) {
 	const window = 5 * time.Minute
 	for _, c := range []struct {
 		started, ended, measured int
-		want                     series.Ratio
+		want                     units.Ratio
 	}{
 		{started: -3000, ended: 0, measured: 0, want: 1},
 		{started: -3000, ended: 0, measured: 150, want: 0.5},

@@ -7,19 +7,19 @@ import (
 	"slices"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Load is one metric of a node. It is small, because Filter and Score read it for thousands of nodes per pod.
 type Load struct {
 	// Value is the measured load, as a fraction of capacity.
-	Value series.Ratio
+	Value units.Ratio
 	// OnWay is the load of arriving pods less that of ended pods that it still contains, as a fraction of capacity.
 	// It is at least -Value, at least 0 if the sample is not fresh, and at least 0 for a maximum.
-	OnWay series.Ratio
+	OnWay units.Ratio
 	// Slack is the load that can be added before a maximum rises. It is 0 for metrics that are no maximum, and if
 	// OnWay is more than 0.
-	Slack series.Ratio
+	Slack units.Ratio
 	// from and until bound the time in which the sample is fresh, in nanoseconds since 1970.
 	from, until int64
 }
@@ -46,7 +46,7 @@ type Node struct {
 	// Arriving is the number of pods in Arrivals, including those that ended.
 	Arriving int
 	// Deviation is that of CPU and memory load; zero if unknown.
-	Deviation [2]series.Ratio
+	Deviation [2]units.Ratio
 	// Fresh has a bit for each metric that was fresh at creation.
 	Fresh uint64
 
@@ -58,7 +58,7 @@ type Report struct {
 	Capacity Amount
 	// Samples are in the order of the policy's metrics.
 	Samples   []Sample
-	Deviation [2]series.Ratio
+	Deviation [2]units.Ratio
 }
 
 // NodeAt builds a Node and drops covered pods from the arrivals.
@@ -151,9 +151,9 @@ func (n *Node) add(arrivals *Arrivals, measured []time.Time) {
 		}
 
 		k := n.Rules.kinds[i]
-		pending := series.Ratio(arrivals.pendingLoad(k, measured[i], n.Rules.windows[i]) * n.inverse[k])
+		pending := units.Ratio(arrivals.pendingLoad(k, measured[i], n.Rules.windows[i]) * n.inverse[k])
 
-		minimum := series.Ratio(0)
+		minimum := units.Ratio(0)
 		if n.fresh(i) {
 			minimum = -n.Loads[i].Value
 		}
@@ -192,14 +192,14 @@ func (n *Node) adjustMaximum(metric int) {
 func (n *Node) fresh(metric int) bool { return n.Fresh&(1<<metric) != 0 }
 
 // Incoming returns what a pod adds to a metric of the node, as a fraction of capacity.
-func (n *Node) Incoming(metric int, use Amount) series.Ratio {
+func (n *Node) Incoming(metric int, use Amount) units.Ratio {
 	return n.Loads[metric].increase(n.share(metric, use))
 }
 
 // increase returns by how much the load rises if a load is added.
-func (l *Load) increase(added series.Ratio) series.Ratio { return max(added-l.Slack, 0) }
+func (l *Load) increase(added units.Ratio) units.Ratio { return max(added-l.Slack, 0) }
 
-func (n *Node) share(metric int, use Amount) series.Ratio {
+func (n *Node) share(metric int, use Amount) units.Ratio {
 	return n.Rules.share(use, n.Rules.kinds[metric], n.inverse)
 }
 
@@ -213,7 +213,7 @@ func (n *Node) Used(now time.Time) Amount {
 		}
 	}
 
-	return Amount{CPU: series.MilliCPU(used[kindCPU]), Memory: series.Bytes(used[kindMemory])}
+	return Amount{CPU: units.MilliCPU(used[kindCPU]), Memory: units.Bytes(used[kindMemory])}
 }
 
 // WithPod returns the node with one more arriving pod that does not run yet. Its cost depends on the number of

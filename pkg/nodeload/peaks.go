@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Peaks bound how close any node of a set is to each limit, so that one comparison decides whether a pod can find any
@@ -69,7 +69,7 @@ func (f *Fleet) MayClose(p *Peaks, use Amount) bool {
 	for _, i := range f.limits {
 		l := &f.Rules.Policy.Limits[i]
 		share := f.Rules.share(use, f.Rules.kinds[l.Metric], inverse)
-		if series.Ratio(math.Float64frombits(p.loads[i].Load()))+counted(share, l.Max) > l.Max {
+		if units.Ratio(math.Float64frombits(p.loads[i].Load()))+counted(share, l.Max) > l.Max {
 			return true
 		}
 	}
@@ -114,10 +114,10 @@ func (d *Deviation) Add(s Sample) {
 }
 
 // Ratio returns the standard deviation as a fraction of capacity, 0 with too few samples.
-func (d *Deviation) Ratio() series.Ratio {
+func (d *Deviation) Ratio() units.Ratio {
 	if d.samples < minSamples {
 		return 0
 	}
 
-	return series.Ratio(math.Sqrt(max(d.variance, 0)))
+	return units.Ratio(math.Sqrt(max(d.variance, 0)))
 }

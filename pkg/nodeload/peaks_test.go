@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestMayClose_Random checks that no node is closed or unknown if MayClose returns false, for any nodes and
@@ -19,18 +19,18 @@ func TestMayClose_Random(t *testing.T) {
 	no, closed := 0, 0
 	for range 4000 {
 		r := rules(t, strategies()[rng.IntN(3)], func(s *Spec) {
-			s.Marks = map[series.Resource]WaterMarks{series.CPU: {Low: 0.2, Schedule: 0.6, Evict: 0.8}}
+			s.Marks = map[units.Resource]WaterMarks{units.CPU: {Low: 0.2, Schedule: 0.6, Evict: 0.8}}
 		})
 
 		nodes := make([]*Node, 1+rng.IntN(5))
 		peaks := r.NewPeaks()
 		for i := range nodes {
-			seen := report(r, series.Ratio(rng.Float64()*0.5), series.Ratio(rng.Float64()*0.6), at(-rng.IntN(130)))
+			seen := report(r, units.Ratio(rng.Float64()*0.5), units.Ratio(rng.Float64()*0.6), at(-rng.IntN(130)))
 			if rng.IntN(30) == 0 {
 				seen.Samples[rng.IntN(len(seen.Samples))] = Sample{}
 			}
 
-			seen.Capacity.CPU = series.MilliCPU(1000 + rng.IntN(20_000))
+			seen.Capacity.CPU = units.MilliCPU(1000 + rng.IntN(20_000))
 			nodes[i] = r.NodeAt(seen, &Arrivals{}, at(0))
 			peaks.Raise(nodes[i])
 		}
@@ -38,11 +38,11 @@ func TestMayClose_Random(t *testing.T) {
 		f := fleet(r, at(0), nodes...)
 		for range rng.IntN(4) {
 			i := rng.IntN(len(nodes))
-			nodes[i] = nodes[i].WithPod(Amount{CPU: series.MilliCPU(rng.IntN(1000))})
+			nodes[i] = nodes[i].WithPod(Amount{CPU: units.MilliCPU(rng.IntN(1000))})
 			peaks.Raise(nodes[i])
 		}
 
-		use := Amount{CPU: series.MilliCPU(rng.IntN(2000)), Memory: series.Bytes(rng.IntN(5)) * gib}
+		use := Amount{CPU: units.MilliCPU(rng.IntN(2000)), Memory: units.Bytes(rng.IntN(5)) * gib}
 		may := f.MayClose(peaks, use)
 		if !may {
 			no++

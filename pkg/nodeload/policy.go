@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Source is the source of a metric.
@@ -38,7 +38,7 @@ type Metric struct {
 	// series of DefaultSampleTime.
 	SampleTime string
 	// Resource is the measured resource; empty if unknown.
-	Resource series.Resource
+	Resource units.Resource
 	// From is its source; empty for Prometheus.
 	From Source
 }
@@ -54,9 +54,9 @@ func (m Metric) DefaultSampleTime() string {
 	}
 
 	switch m.Resource {
-	case series.CPU:
+	case units.CPU:
 		return "node_cpu_sample_time_seconds"
-	case series.Memory:
+	case units.Memory:
 		return "node_memory_sample_time_seconds"
 	}
 
@@ -66,7 +66,7 @@ func (m Metric) DefaultSampleTime() string {
 // NamedLimit is a predicate: a node above Max gets no new pod. A Max of 0 disables it.
 type NamedLimit struct {
 	Name string
-	Max  series.Ratio
+	Max  units.Ratio
 }
 
 // NamedWeight is the weight of a metric in Score.
@@ -88,7 +88,7 @@ type Spec struct {
 	Priorities []NamedWeight
 	Hot        []HotRange
 	// Marks by resource; nil for none.
-	Marks map[series.Resource]WaterMarks
+	Marks map[units.Resource]WaterMarks
 }
 
 // Limit is a limit of Filter on one metric.
@@ -96,7 +96,7 @@ type Limit struct {
 	// Metric is an index in Policy.Metrics.
 	Metric int
 	// Max is the load above which the node is closed; > 0.
-	Max series.Ratio
+	Max units.Ratio
 	// Mark means that Max is the mark schedule and not the predicate's own limit.
 	Mark bool
 }
@@ -117,7 +117,7 @@ type Policy struct {
 	Limits  []Limit
 	Weights []Weight
 	Hot     []HotRange
-	Marks   map[series.Resource]WaterMarks
+	Marks   map[units.Resource]WaterMarks
 	// Warnings are sentences about parts of the Spec without effect or with an unintended one.
 	Warnings []string
 }
@@ -163,7 +163,7 @@ func NewPolicy(spec Spec) (*Policy, error) {
 	}
 
 	for _, m := range p.Metrics {
-		if m.From == FromMetricsServer && m.Resource == series.Memory {
+		if m.From == FromMetricsServer && m.Resource == units.Memory {
 			p.warnf("metric %q counts page cache in use as load: metrics-server reports no other memory of nodes; read it from Prometheus", m.Name)
 		}
 	}
@@ -263,7 +263,7 @@ func (p *Policy) warnf(format string, args ...any) {
 // Gauge returns the metric of the present usage of a resource, as an index in Metrics: of those that measure the
 // resource the one with the shortest period, the first of equals. Forecasts and maxima are used only if there is no
 // other.
-func (p *Policy) Gauge(resource series.Resource) (int, bool) {
+func (p *Policy) Gauge(resource units.Resource) (int, bool) {
 	best := 0
 	found := false
 	for i, m := range p.Metrics {
@@ -292,12 +292,12 @@ func (m Metric) maximum() bool { return m.From != FromForecast && strings.Contai
 
 // ResourceOf returns the resource of a metric by its name: cpu_... and mem_... or memory_..., as in gocrane; empty
 // for others.
-func ResourceOf(metric string) series.Resource {
+func ResourceOf(metric string) units.Resource {
 	switch {
 	case strings.HasPrefix(metric, "cpu_"):
-		return series.CPU
+		return units.CPU
 	case strings.HasPrefix(metric, "mem_"), strings.HasPrefix(metric, "memory_"):
-		return series.Memory
+		return units.Memory
 	}
 
 	return ""

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func TestNewPolicy_Default(t *testing.T) {
@@ -32,7 +32,7 @@ func TestNewPolicy_Default(t *testing.T) {
 	if math.Abs(sum-1) > 1e-12 {
 		t.Errorf("the weights add up to %v, want 1", sum)
 	}
-	if at, ok := p.Gauge(series.Memory); !ok || p.Metrics[at].Name != "mem_usage_avg_5m" {
+	if at, ok := p.Gauge(units.Memory); !ok || p.Metrics[at].Name != "mem_usage_avg_5m" {
 		t.Errorf("Gauge of memory = %d, %v, want mem_usage_avg_5m", at, ok)
 	}
 	if p.Metrics[0].Active() != 8*time.Minute {
@@ -54,9 +54,9 @@ func limits(p *nodeload.Policy) map[string]nodeload.Limit {
 
 func TestNewPolicy_WaterMarks(t *testing.T) {
 	spec := nodeload.GocraneSpec()
-	spec.Marks = map[series.Resource]nodeload.WaterMarks{
-		series.CPU:    {Low: 0.3, Schedule: 0.7, Evict: 0.85},
-		series.Memory: {Low: 0.3, Schedule: 0.6, Evict: 0.9},
+	spec.Marks = map[units.Resource]nodeload.WaterMarks{
+		units.CPU:    {Low: 0.3, Schedule: 0.7, Evict: 0.85},
+		units.Memory: {Low: 0.3, Schedule: 0.6, Evict: 0.9},
 	}
 
 	// The mark applies although the predicate is disabled.
@@ -93,7 +93,7 @@ func TestNewPolicy_WaterMarks(t *testing.T) {
 }
 
 func TestClosesAt(t *testing.T) {
-	for _, test := range [][3]series.Ratio{{0.65, 0.7, 0.65}, {0.75, 0.7, 0.7}, {0, 0.7, 0.7}, {0.65, 0, 0.65}, {0, 0, 0}} {
+	for _, test := range [][3]units.Ratio{{0.65, 0.7, 0.65}, {0.75, 0.7, 0.7}, {0, 0.7, 0.7}, {0.65, 0, 0.65}, {0, 0, 0}} {
 		if got := nodeload.ClosesAt(test[0], test[1]); got != test[2] {
 			t.Errorf("limit %v, schedule %v: closes at %v, want %v", test[0], test[1], got, test[2])
 		}
@@ -105,7 +105,7 @@ func TestNewPolicy_PartsWithoutEffect(t *testing.T) {
 		Metrics:    []nodeload.Metric{{Name: "load", Period: time.Minute}},
 		Predicates: []nodeload.NamedLimit{{Name: "cpu_usage", Max: 0.5}},
 		Priorities: []nodeload.NamedWeight{{Name: "mem_usage", Weight: 1}},
-		Marks:      map[series.Resource]nodeload.WaterMarks{series.CPU: {Low: 0.1, Schedule: 0.2, Evict: 0.3}},
+		Marks:      map[units.Resource]nodeload.WaterMarks{units.CPU: {Low: 0.1, Schedule: 0.2, Evict: 0.3}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -138,13 +138,13 @@ func TestNewPolicy_Invalid(t *testing.T) {
 		"no period":    {nodeload.Spec{Metrics: []nodeload.Metric{{Name: "a"}}}, "a period of more than 0"},
 		"twice":        {nodeload.Spec{Metrics: append(slices.Clone(metrics), metrics...)}, "want a unique name"},
 		"limit":        {nodeload.Spec{Metrics: metrics, Predicates: []nodeload.NamedLimit{{Name: "a", Max: 65}}}, "want a limit from 0 to 1"},
-		"limit NaN":    {nodeload.Spec{Metrics: metrics, Predicates: []nodeload.NamedLimit{{Name: "a", Max: series.Ratio(math.NaN())}}}, "want a limit"},
+		"limit NaN":    {nodeload.Spec{Metrics: metrics, Predicates: []nodeload.NamedLimit{{Name: "a", Max: units.Ratio(math.NaN())}}}, "want a limit"},
 		"zero weights": {nodeload.Spec{Metrics: metrics, Priorities: []nodeload.NamedWeight{{Name: "a"}}}, "the sum of the weights"},
 		"weight NaN":   {nodeload.Spec{Metrics: metrics, Priorities: []nodeload.NamedWeight{{Name: "a", Weight: math.NaN()}}}, "want a weight"},
 		"huge weights": {nodeload.Spec{Metrics: metrics, Priorities: []nodeload.NamedWeight{{Name: "a", Weight: 1e308}, {Name: "a", Weight: 1e308}}}, "the sum of the weights"},
 		"count 0":      {nodeload.Spec{Metrics: metrics, Hot: []nodeload.HotRange{{Range: time.Minute}}}, "a count of 1 or more"},
-		"marks": {nodeload.Spec{Metrics: metrics, Marks: map[series.Resource]nodeload.WaterMarks{
-			series.CPU: {Low: 0.5, Schedule: 0.9, Evict: 0.8},
+		"marks": {nodeload.Spec{Metrics: metrics, Marks: map[units.Resource]nodeload.WaterMarks{
+			units.CPU: {Low: 0.5, Schedule: 0.9, Evict: 0.8},
 		}}, "low < schedule < evict"},
 	} {
 		if p, err := nodeload.NewPolicy(test.spec); err == nil || !strings.Contains(err.Error(), test.want) {

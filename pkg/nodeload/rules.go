@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // maxMetrics is the maximum number of metrics of a policy in scheduling.
@@ -25,11 +25,11 @@ const (
 	kinds = 2
 )
 
-func kindOf(r series.Resource) kind {
+func kindOf(r units.Resource) kind {
 	switch r {
-	case series.CPU:
+	case units.CPU:
 		return kindCPU
-	case series.Memory:
+	case units.Memory:
 		return kindMemory
 	}
 
@@ -80,7 +80,7 @@ func NewRules(policy *Policy, strategy Strategy) (*Rules, error) {
 		r.maxima = append(r.maxima, m.maximum())
 	}
 
-	for _, resource := range []series.Resource{series.CPU, series.Memory} {
+	for _, resource := range []units.Resource{units.CPU, units.Memory} {
 		if gauge, ok := policy.Gauge(resource); ok {
 			r.gauges[kindOf(resource)] = gauge
 		}
@@ -164,7 +164,7 @@ func (r *Rules) Read(format Format, annotations map[string]string) ([]Sample, Pa
 }
 
 // GaugeSample returns the sample of the Gauge of a resource; the zero Sample if there is none.
-func (r *Rules) GaugeSample(resource series.Resource, samples []Sample) Sample {
+func (r *Rules) GaugeSample(resource units.Resource, samples []Sample) Sample {
 	k := kindOf(resource)
 	if k == kindOther || r.gauges[k] < 0 {
 		return Sample{}
@@ -185,23 +185,23 @@ func (r *Rules) Horizon() time.Duration {
 	return longest + Warmup
 }
 
-func (r *Rules) share(a Amount, k kind, inverse [kinds]float64) series.Ratio {
+func (r *Rules) share(a Amount, k kind, inverse [kinds]float64) units.Ratio {
 	if k == kindOther {
 		return 0
 	}
 
-	return series.Ratio(a.of(k) * inverse[k])
+	return units.Ratio(a.of(k) * inverse[k])
 }
 
 // WaterMarks are the usage marks of one resource that scheduler, rebalancing and node agent share, as fractions of a
 // node's capacity. They are in order, so that nothing is scheduled onto a node from which pods are evicted.
 type WaterMarks struct {
 	// Low is the mark below which a node receives pods of overloaded nodes.
-	Low series.Ratio
+	Low units.Ratio
 	// Schedule is the mark above which a node takes no new pod.
-	Schedule series.Ratio
+	Schedule units.Ratio
 	// Evict is the mark above which pods leave a node.
-	Evict series.Ratio
+	Evict units.Ratio
 }
 
 // Check fails where the marks are not 0 <= low < schedule < evict <= 1. NaN is in no order.
@@ -215,7 +215,7 @@ func (w WaterMarks) Check() error {
 
 // ClosesAt is the load above which Filter rejects a node: the lower of a predicate's limit and the mark schedule. A limit
 // of 0 is switched off, and so is a mark of 0, which stands for none; 0 is returned where both are off.
-func ClosesAt(limit, schedule series.Ratio) series.Ratio {
+func ClosesAt(limit, schedule units.Ratio) units.Ratio {
 	switch {
 	case limit == 0:
 		return schedule

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func strategies() []Strategy {
@@ -22,10 +22,10 @@ func TestCostOf_FollowsLoad(t *testing.T) {
 		r := rules(t, s)
 		f := fleet(r, at(0), r.NodeAt(loadedReport(r, 0.3, 0.3, at(0)), &Arrivals{}, at(0)))
 
-		cost := func(load series.Ratio) Cost {
+		cost := func(load units.Ratio) Cost {
 			return f.CostOf(r.NodeAt(loadedReport(r, load, load, at(0)), &Arrivals{}, at(0)), Amount{}, at(0).UnixNano()).Cost
 		}
-		for load := series.Ratio(0); load < 1.2; load += 0.01 {
+		for load := units.Ratio(0); load < 1.2; load += 0.01 {
 			rises := cost(load+0.01) > cost(load)
 			switch {
 			case s.Name != Pack && !rises:
@@ -47,7 +47,7 @@ func TestCostOf_Risk(t *testing.T) {
 	r := rules(t, Strategy{Name: Risk})
 	steady := loadedReport(r, 0.4, 0.3, at(0))
 	swinging := loadedReport(r, 0.35, 0.3, at(0))
-	swinging.Deviation = [2]series.Ratio{0.2, 0}
+	swinging.Deviation = [2]units.Ratio{0.2, 0}
 	a := r.NodeAt(steady, &Arrivals{}, at(0))
 	b := r.NodeAt(swinging, &Arrivals{}, at(0))
 	f := fleet(r, at(0), a, b)
@@ -63,7 +63,7 @@ func TestCostOf_Risk(t *testing.T) {
 // counts against it.
 func TestCostOf_UnknownLoad(t *testing.T) {
 	r := rules(t, Strategy{})
-	look := func(load series.Ratio) *Node { return r.NodeAt(loadedReport(r, load, load, at(0)), &Arrivals{}, at(0)) }
+	look := func(load units.Ratio) *Node { return r.NodeAt(loadedReport(r, load, load, at(0)), &Arrivals{}, at(0)) }
 	stale := r.NodeAt(loadedReport(r, 0.01, 0.01, at(-90000)), &Arrivals{}, at(0))
 	absent := r.NodeAt(Report{Capacity: testCapacity(), Samples: make([]Sample, len(r.Policy.Metrics))}, &Arrivals{}, at(0))
 
@@ -154,12 +154,12 @@ func TestScore_Random(t *testing.T) {
 	for range 2000 {
 		r := rules(t, strategies()[rng.IntN(3)])
 		nodes := make([]*Node, 1+rng.IntN(6))
-		use := Amount{CPU: series.MilliCPU(rng.Int64N(1 << uint(1+rng.IntN(60)))), Memory: series.Bytes(rng.Int64N(1 << uint(1+rng.IntN(62))))}
+		use := Amount{CPU: units.MilliCPU(rng.Int64N(1 << uint(1+rng.IntN(60)))), Memory: units.Bytes(rng.Int64N(1 << uint(1+rng.IntN(62))))}
 		for i := range nodes {
-			report := loadedReport(r, series.Ratio(wild[rng.IntN(len(wild))]), series.Ratio(wild[rng.IntN(len(wild))]), at(rng.IntN(40000)-30000))
-			report.Deviation = [2]series.Ratio{series.Ratio(rng.Float64()), 1}
+			report := loadedReport(r, units.Ratio(wild[rng.IntN(len(wild))]), units.Ratio(wild[rng.IntN(len(wild))]), at(rng.IntN(40000)-30000))
+			report.Deviation = [2]units.Ratio{units.Ratio(rng.Float64()), 1}
 			if rng.IntN(4) == 0 {
-				report.Capacity = Amount{CPU: series.MilliCPU(rng.IntN(2))}
+				report.Capacity = Amount{CPU: units.MilliCPU(rng.IntN(2))}
 			}
 
 			var arrivals Arrivals
@@ -236,7 +236,7 @@ func TestNewRules_Invalid(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, s := range []Strategy{{Name: "Best"}, {Target: 1}, {Target: -1}, {Margin: math.Inf(1)}, {Margin: math.NaN()}, {Target: series.Ratio(math.NaN())}} {
+	for _, s := range []Strategy{{Name: "Best"}, {Target: 1}, {Target: -1}, {Margin: math.Inf(1)}, {Margin: math.NaN()}, {Target: units.Ratio(math.NaN())}} {
 		if _, err := NewRules(policy, s); err == nil {
 			t.Errorf("NewRules with %+v succeeds, want an error", s)
 		}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // StrategyName names the goal of Score.
@@ -28,14 +28,14 @@ const (
 type Strategy struct {
 	Name StrategyName
 	// Target of Pack, more than 0 and less than 1; 0 for DefaultPackTarget.
-	Target series.Ratio
+	Target units.Ratio
 	// Margin of Risk in standard deviations, from 0 up; 0 for DefaultRiskMargin.
 	Margin float64
 }
 
 const (
 	// DefaultPackTarget leaves capacity below a limit of 65%.
-	DefaultPackTarget series.Ratio = 0.55
+	DefaultPackTarget units.Ratio = 0.55
 	// DefaultRiskMargin is one standard deviation, as in Trimaran's LoadVariationRiskBalancing.
 	DefaultRiskMargin = 1
 )
@@ -129,10 +129,10 @@ func (f *Fleet) Closed(n *Node, use Amount, now int64) (limit int, unknown bool)
 	return Open, unknown
 }
 
-func counted(incoming, limit series.Ratio) series.Ratio { return min(incoming, limit/2) }
+func counted(incoming, limit units.Ratio) units.Ratio { return min(incoming, limit/2) }
 
 // Counted returns the part of a pod's usage that counts against a limit on the node.
-func (f *Fleet) Counted(n *Node, use Amount, limit int) series.Ratio {
+func (f *Fleet) Counted(n *Node, use Amount, limit int) units.Ratio {
 	l := f.Rules.Policy.Limits[limit]
 	return n.Loads[l.Metric].increase(counted(n.share(l.Metric, use), l.Max))
 }
@@ -149,7 +149,7 @@ type CostParts struct {
 	Cost Cost
 	// Load is the reported load, OnWay the pending load, Incoming the load of the pod. With Spread the cost is their
 	// sum.
-	Load, OnWay, Incoming series.Ratio
+	Load, OnWay, Incoming units.Ratio
 	// Unknown means that a metric is not fresh on the node.
 	Unknown bool
 }
@@ -181,7 +181,7 @@ func (f *Fleet) CostOf(n *Node, use Amount, now int64) CostParts {
 			deviation = float64(n.Deviation[k])
 		}
 
-		weight := series.Ratio(w.Weight)
+		weight := units.Ratio(w.Weight)
 		p.Load += weight * value
 		p.OnWay += weight * load.OnWay
 		p.Incoming += weight * incoming
@@ -196,10 +196,10 @@ func (f *Fleet) CostOf(n *Node, use Amount, now int64) CostParts {
 func (f *Fleet) HasWeights() bool { return len(f.weights) > 0 }
 
 // Incoming returns what a pod adds to the load of a node of mean capacity, by the weights.
-func (f *Fleet) Incoming(use Amount) series.Ratio {
-	var sum series.Ratio
+func (f *Fleet) Incoming(use Amount) units.Ratio {
+	var sum units.Ratio
 	for _, w := range f.weights {
-		sum += series.Ratio(w.Weight) * f.Rules.share(use, f.Rules.kinds[w.Metric], f.inverse)
+		sum += units.Ratio(w.Weight) * f.Rules.share(use, f.Rules.kinds[w.Metric], f.inverse)
 	}
 
 	return sum

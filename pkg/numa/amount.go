@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Amount is an amount of a resource: thousandths of a core for CPU, which is assigned in whole cores, otherwise the unit of the resource (bytes,
@@ -25,20 +25,20 @@ const (
 )
 
 // Resources maps resources to amounts. A missing resource is 0.
-type Resources map[series.Resource]Amount
+type Resources map[units.Resource]Amount
 
 // names returns the resources, CPU first, then by name.
-func (r Resources) names() []series.Resource {
+func (r Resources) names() []units.Resource {
 	return slices.SortedFunc(maps.Keys(r), compareResources)
 }
 
-func compareResources(a, b series.Resource) int {
+func compareResources(a, b units.Resource) int {
 	switch {
 	case a == b:
 		return 0
-	case a == series.CPU:
+	case a == units.CPU:
 		return -1
-	case b == series.CPU:
+	case b == units.CPU:
 		return 1
 	}
 
@@ -50,9 +50,9 @@ func (r Resources) String() string {
 	var parts []string
 	for _, name := range r.names() {
 		switch a := r[name]; {
-		case name == series.CPU && a%Core == 0:
+		case name == units.CPU && a%Core == 0:
 			parts = append(parts, fmt.Sprintf("%s=%d", name, a/Core))
-		case name == series.CPU:
+		case name == units.CPU:
 			parts = append(parts, fmt.Sprintf("%s=%dm", name, a))
 		default:
 			parts = append(parts, fmt.Sprintf("%s=%d", name, a))
@@ -63,7 +63,7 @@ func (r Resources) String() string {
 }
 
 func (r Resources) validate() error {
-	var bad series.Resource
+	var bad units.Resource
 	found := false
 	for name, a := range r {
 		if (a < 0 || a > MaxAmount) && (!found || compareResources(name, bad) < 0) {
@@ -86,8 +86,8 @@ func Usable(capacity, allocatable Resources, reservedCPUs int) Resources {
 	if usable == nil {
 		usable = Resources{}
 	}
-	if total, ok := usable[series.CPU]; ok {
-		usable[series.CPU] = max(0, total-Amount(min(max(0, reservedCPUs), int(MaxAmount/Core)))*Core)
+	if total, ok := usable[units.CPU]; ok {
+		usable[units.CPU] = max(0, total-Amount(min(max(0, reservedCPUs), int(MaxAmount/Core)))*Core)
 	}
 
 	for name, a := range allocatable {

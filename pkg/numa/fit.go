@@ -6,7 +6,7 @@ package numa
 import (
 	"slices"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Request is a request for resources of a node's zones.
@@ -31,7 +31,7 @@ const (
 func (c *capacity) neededAmounts(r Request, buf []Amount) []Amount {
 	for _, kind := range c.resources {
 		a := max(0, r.Resources[kind])
-		if kind == series.CPU {
+		if kind == units.CPU {
 			a = (a + Core - 1) / Core * Core
 		}
 

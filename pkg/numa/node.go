@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -78,8 +78,8 @@ type Node struct {
 
 // capacity is the usable and the used amounts of zones. It chooses zones for requests.
 type capacity struct {
-	resources []series.Resource // of the zones, CPU first
-	zones     []zone            // in natural order of their names
+	resources []units.Resource // of the zones, CPU first
+	zones     []zone           // in natural order of their names
 }
 
 type zone struct {
@@ -255,7 +255,7 @@ func (c *capacity) free(i, k int) Amount {
 }
 
 func (c *capacity) roundFree(k int, a Amount) Amount {
-	if c.resources[k] == series.CPU {
+	if c.resources[k] == units.CPU {
 		a = a / Core * Core
 	}
 

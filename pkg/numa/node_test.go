@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // newZones returns zones node0, node1, ... with that many CPUs.
 func newZones(counts ...int) []Zone {
 	var zones []Zone
 	for i, c := range counts {
-		zones = append(zones, Zone{Name: fmt.Sprintf("node%d", i), Usable: Resources{series.CPU: Amount(c) * Core}})
+		zones = append(zones, Zone{Name: fmt.Sprintf("node%d", i), Usable: Resources{units.CPU: Amount(c) * Core}})
 	}
 
 	return zones
@@ -45,7 +45,7 @@ func formatPlacement(p Placement) string {
 func TestAssign(t *testing.T) {
 	gib := Amount(1 << 30)
 	hold := func(zone string, cpus int) Placement {
-		return Placement{{Zone: zone, Resources: Resources{series.CPU: Amount(cpus) * Core}}}
+		return Placement{{Zone: zone, Resources: Resources{units.CPU: Amount(cpus) * Core}}}
 	}
 	for name, c := range map[string]struct {
 		zones []Zone
@@ -56,97 +56,97 @@ func TestAssign(t *testing.T) {
 		zone  int // expected from Spread
 	}{
 		"one zone": {
-			zones: newZones(4, 4), req: Request{Resources: Resources{series.CPU: 2 * Core}, SingleZone: true},
+			zones: newZones(4, 4), req: Request{Resources: Resources{units.CPU: 2 * Core}, SingleZone: true},
 			want: "node0(cpu=2)", fit: Fits, zone: 1,
 		},
 		"the fullest zone that has enough": {
-			zones: newZones(4, 4), held: []Placement{hold("node1", 2)}, req: Request{Resources: Resources{series.CPU: 2 * Core}, SingleZone: true},
+			zones: newZones(4, 4), held: []Placement{hold("node1", 2)}, req: Request{Resources: Resources{units.CPU: 2 * Core}, SingleZone: true},
 			want: "node1(cpu=2)", fit: Fits, zone: 1,
 		},
 		"no single zone now": {
 			zones: newZones(4, 4), held: []Placement{hold("node0", 2), hold("node1", 2)},
-			req: Request{Resources: Resources{series.CPU: 4 * Core}, SingleZone: true}, fit: NotNow,
+			req: Request{Resources: Resources{units.CPU: 4 * Core}, SingleZone: true}, fit: NotNow,
 		},
 		"no single zone ever": {
-			zones: newZones(4, 4), req: Request{Resources: Resources{series.CPU: 6 * Core}, SingleZone: true}, fit: Never,
+			zones: newZones(4, 4), req: Request{Resources: Resources{units.CPU: 6 * Core}, SingleZone: true}, fit: Never,
 		},
 		"over two zones": {
-			zones: newZones(4, 4), req: Request{Resources: Resources{series.CPU: 6 * Core}},
+			zones: newZones(4, 4), req: Request{Resources: Resources{units.CPU: 6 * Core}},
 			want: "node0(cpu=4) node1(cpu=2)", fit: Fits, zone: 2,
 		},
 		"one zone where it need not": {
-			zones: newZones(2, 4), req: Request{Resources: Resources{series.CPU: 3 * Core}},
+			zones: newZones(2, 4), req: Request{Resources: Resources{units.CPU: 3 * Core}},
 			want: "node1(cpu=3)", fit: Fits, zone: 1,
 		},
 		"64 CPUs on 4": {
-			zones: newZones(2, 2), req: Request{Resources: Resources{series.CPU: 64 * Core}}, fit: Never,
+			zones: newZones(2, 2), req: Request{Resources: Resources{units.CPU: 64 * Core}}, fit: Never,
 		},
 		"spread, too much held": {
-			zones: newZones(2, 2), held: []Placement{hold("node0", 2)}, req: Request{Resources: Resources{series.CPU: 3 * Core}}, fit: NotNow,
+			zones: newZones(2, 2), held: []Placement{hold("node0", 2)}, req: Request{Resources: Resources{units.CPU: 3 * Core}}, fit: NotNow,
 		},
 		"no zones": {
-			req: Request{Resources: Resources{series.CPU: Core}}, fit: Never,
+			req: Request{Resources: Resources{units.CPU: Core}}, fit: Never,
 		},
 		"a part of a core cannot be handed out": {
-			zones: []Zone{{Name: "a", Usable: Resources{series.CPU: 1900}}, {Name: "b", Usable: Resources{series.CPU: 1900}}},
-			req:   Request{Resources: Resources{series.CPU: 3 * Core}}, fit: Never,
+			zones: []Zone{{Name: "a", Usable: Resources{units.CPU: 1900}}, {Name: "b", Usable: Resources{units.CPU: 1900}}},
+			req:   Request{Resources: Resources{units.CPU: 3 * Core}}, fit: Never,
 		},
 		"memory counts in bytes": {
 			zones: []Zone{
-				{Name: "a", Usable: Resources{series.CPU: 8 * Core, "memory": 1 * gib}},
-				{Name: "b", Usable: Resources{series.CPU: 4 * Core, "memory": 8 * gib}},
+				{Name: "a", Usable: Resources{units.CPU: 8 * Core, "memory": 1 * gib}},
+				{Name: "b", Usable: Resources{units.CPU: 4 * Core, "memory": 8 * gib}},
 			},
-			req:  Request{Resources: Resources{series.CPU: 2 * Core, "memory": 2 * gib}, SingleZone: true},
+			req:  Request{Resources: Resources{units.CPU: 2 * Core, "memory": 2 * gib}, SingleZone: true},
 			want: "b(cpu=2, memory=2147483648)", fit: Fits, zone: 1,
 		},
 		"memory from two zones": {
 			zones: []Zone{
-				{Name: "a", Usable: Resources{series.CPU: 8 * Core, "memory": 1 * gib}},
-				{Name: "b", Usable: Resources{series.CPU: 4 * Core, "memory": 1 * gib}},
+				{Name: "a", Usable: Resources{units.CPU: 8 * Core, "memory": 1 * gib}},
+				{Name: "b", Usable: Resources{units.CPU: 4 * Core, "memory": 1 * gib}},
 			},
-			req:  Request{Resources: Resources{series.CPU: 2 * Core, "memory": 2 * gib}},
+			req:  Request{Resources: Resources{units.CPU: 2 * Core, "memory": 2 * gib}},
 			want: "a(cpu=2, memory=1073741824) b(memory=1073741824)", fit: Fits, zone: 2,
 		},
 		"devices": {
 			zones: []Zone{
-				{Name: "a", Usable: Resources{series.CPU: 8 * Core}},
-				{Name: "b", Usable: Resources{series.CPU: 8 * Core, "example.com/gpu": 2}},
+				{Name: "a", Usable: Resources{units.CPU: 8 * Core}},
+				{Name: "b", Usable: Resources{units.CPU: 8 * Core, "example.com/gpu": 2}},
 			},
-			req:  Request{Resources: Resources{series.CPU: 2 * Core, "example.com/gpu": 1}, SingleZone: true},
+			req:  Request{Resources: Resources{units.CPU: 2 * Core, "example.com/gpu": 1}, SingleZone: true},
 			want: "b(cpu=2, example.com/gpu=1)", fit: Fits, zone: 1,
 		},
 		"what no zone names limits nothing": {
-			zones: newZones(4), req: Request{Resources: Resources{series.CPU: Core, "memory": 1 << 40}, SingleZone: true},
+			zones: newZones(4), req: Request{Resources: Resources{units.CPU: Core, "memory": 1 << 40}, SingleZone: true},
 			want: "node0(cpu=1)", fit: Fits, zone: 1,
 		},
 		"the near pair": {
 			zones: []Zone{
-				{Name: "node0", Usable: Resources{series.CPU: 4 * Core}, Distances: map[string]int{"node0": 10, "node1": 32, "node2": 12}},
-				{Name: "node1", Usable: Resources{series.CPU: 4 * Core}},
-				{Name: "node2", Usable: Resources{series.CPU: 4 * Core}},
+				{Name: "node0", Usable: Resources{units.CPU: 4 * Core}, Distances: map[string]int{"node0": 10, "node1": 32, "node2": 12}},
+				{Name: "node1", Usable: Resources{units.CPU: 4 * Core}},
+				{Name: "node2", Usable: Resources{units.CPU: 4 * Core}},
 			},
-			req:  Request{Resources: Resources{series.CPU: 6 * Core}},
+			req:  Request{Resources: Resources{units.CPU: 6 * Core}},
 			want: "node0(cpu=4) node2(cpu=2)", fit: Fits, zone: 2,
 		},
 		"fewer beat nearer": {
 			zones: []Zone{
-				{Name: "node0", Usable: Resources{series.CPU: 2 * Core}, Distances: map[string]int{"node1": 11, "node2": 11}},
-				{Name: "node1", Usable: Resources{series.CPU: 2 * Core}, Distances: map[string]int{"node2": 11}},
-				{Name: "node2", Usable: Resources{series.CPU: 2 * Core}},
-				{Name: "node3", Usable: Resources{series.CPU: 4 * Core}, Distances: map[string]int{"node0": 200, "node1": 200, "node2": 200}},
+				{Name: "node0", Usable: Resources{units.CPU: 2 * Core}, Distances: map[string]int{"node1": 11, "node2": 11}},
+				{Name: "node1", Usable: Resources{units.CPU: 2 * Core}, Distances: map[string]int{"node2": 11}},
+				{Name: "node2", Usable: Resources{units.CPU: 2 * Core}},
+				{Name: "node3", Usable: Resources{units.CPU: 4 * Core}, Distances: map[string]int{"node0": 200, "node1": 200, "node2": 200}},
 			},
-			req:  Request{Resources: Resources{series.CPU: 6 * Core}},
+			req:  Request{Resources: Resources{units.CPU: 6 * Core}},
 			want: "node0(cpu=2) node3(cpu=4)", fit: Fits, zone: 2,
 		},
 		"sparse numbers and other names, by number": {
 			zones: []Zone{
-				{Name: "numa-10", Usable: Resources{series.CPU: 4 * Core}}, {Name: "numa-2", Usable: Resources{series.CPU: 4 * Core}},
+				{Name: "numa-10", Usable: Resources{units.CPU: 4 * Core}}, {Name: "numa-2", Usable: Resources{units.CPU: 4 * Core}},
 			},
-			req:  Request{Resources: Resources{series.CPU: 8 * Core}},
+			req:  Request{Resources: Resources{units.CPU: 8 * Core}},
 			want: "numa-2(cpu=4) numa-10(cpu=4)", fit: Fits, zone: 2,
 		},
 		"zones that others overfilled": {
-			zones: newZones(4, 4), held: []Placement{hold("node0", 40)}, req: Request{Resources: Resources{series.CPU: 5 * Core}}, fit: NotNow,
+			zones: newZones(4, 4), held: []Placement{hold("node0", 40)}, req: Request{Resources: Resources{units.CPU: 5 * Core}}, fit: NotNow,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,10 +173,10 @@ func TestAssign(t *testing.T) {
 }
 
 func TestCloseness(t *testing.T) {
-	near := newNode(t, Zone{Name: "a", Usable: Resources{series.CPU: Core}, Distances: map[string]int{"b": 12}}, Zone{Name: "b", Usable: Resources{series.CPU: Core}})
+	near := newNode(t, Zone{Name: "a", Usable: Resources{units.CPU: Core}, Distances: map[string]int{"b": 12}}, Zone{Name: "b", Usable: Resources{units.CPU: Core}})
 	unknown := newNode(t, newZones(1, 1)...)
 
-	req := Request{Resources: Resources{series.CPU: 2 * Core}}
+	req := Request{Resources: Resources{units.CPU: 2 * Core}}
 	if _, c := near.Spread(req); c != 10.0/12 {
 		t.Errorf("closeness %v, want 10/12", c)
 	}
@@ -190,15 +190,15 @@ func TestSetZones_Replaced(t *testing.T) {
 	if n.HasZones() {
 		t.Error("HasZones of an empty Node = true, want false")
 	}
-	if err := n.Place("early", Placement{{Zone: "node0", Resources: Resources{series.CPU: 3 * Core}}}); err != nil {
+	if err := n.Place("early", Placement{{Zone: "node0", Resources: Resources{units.CPU: 3 * Core}}}); err != nil {
 		t.Fatal(err)
 	}
 
-	three := Request{Resources: Resources{series.CPU: 3 * Core}, SingleZone: true}
+	three := Request{Resources: Resources{units.CPU: 3 * Core}, SingleZone: true}
 	for _, step := range []struct {
 		zones []Zone
 		fit   Fit
-	}{{newZones(4), NotNow}, {newZones(4, 4), Fits}, {nil, Never}, {[]Zone{{Name: "other", Usable: Resources{series.CPU: 4 * Core}}}, Fits}, {newZones(4), NotNow}} {
+	}{{newZones(4), NotNow}, {newZones(4, 4), Fits}, {nil, Never}, {[]Zone{{Name: "other", Usable: Resources{units.CPU: 4 * Core}}}, Fits}, {newZones(4), NotNow}} {
 		if err := n.SetZones(step.zones); err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestNode_InvalidInput(t *testing.T) {
 	for name, zones := range map[string][]Zone{
 		"nameless": {{}},
 		"twice":    {{Name: "a"}, {Name: "a"}},
-		"negative": {{Name: "a", Usable: Resources{series.CPU: -1}}},
+		"negative": {{Name: "a", Usable: Resources{units.CPU: -1}}},
 		"huge":     {{Name: "a", Usable: Resources{"memory": MaxAmount + 1}}},
 		"too many": make([]Zone, MaxZones+1),
 	} {
@@ -228,10 +228,10 @@ func TestNode_InvalidInput(t *testing.T) {
 	}
 
 	for name, p := range map[string]Placement{
-		"nameless": {{Resources: Resources{series.CPU: Core}}},
+		"nameless": {{Resources: Resources{units.CPU: Core}}},
 		"twice":    {{Zone: "node0"}, {Zone: "node0"}},
-		"negative": {{Zone: "node0", Resources: Resources{series.CPU: -Core}}},
-		"huge":     {{Zone: "node0", Resources: Resources{series.CPU: MaxAmount + 1}}},
+		"negative": {{Zone: "node0", Resources: Resources{units.CPU: -Core}}},
+		"huge":     {{Zone: "node0", Resources: Resources{units.CPU: MaxAmount + 1}}},
 		"no name":  {{Zone: "node0", Resources: Resources{"": -1}}},
 	} {
 		if err := n.Place("pod", p); err == nil {
@@ -250,7 +250,7 @@ func TestNode_InvalidInput(t *testing.T) {
 func TestPlace_MaxOwners(t *testing.T) {
 	n := newNode(t, newZones(4)...)
 	for i := range MaxOwners {
-		if err := n.Place(fmt.Sprint(i), Placement{{Zone: "node0", Resources: Resources{series.CPU: MaxAmount}}}); err != nil {
+		if err := n.Place(fmt.Sprint(i), Placement{{Zone: "node0", Resources: Resources{units.CPU: MaxAmount}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -277,14 +277,14 @@ func TestUsable(t *testing.T) {
 		reserved              int
 		want                  string
 	}{
-		{capacity: Resources{series.CPU: 8000}, want: "cpu=8"},
-		{capacity: Resources{series.CPU: 8000}, reserved: 2, want: "cpu=6"},
-		{capacity: Resources{series.CPU: 8000}, reserved: 9, want: "cpu=0"},
-		{capacity: Resources{series.CPU: 8000}, reserved: -9, want: "cpu=8"},
-		{capacity: Resources{series.CPU: 8000}, allocatable: Resources{series.CPU: 7500}, reserved: 1, want: "cpu=7"},
-		{capacity: Resources{series.CPU: 8000}, allocatable: Resources{series.CPU: 5500}, reserved: 1, want: "cpu=5500m"},
-		{capacity: Resources{series.CPU: 8000}, allocatable: Resources{series.CPU: 9000, "memory": 7}, want: "cpu=8, memory=7"},
-		{allocatable: Resources{series.CPU: 9000}, reserved: 4, want: "cpu=9"},
+		{capacity: Resources{units.CPU: 8000}, want: "cpu=8"},
+		{capacity: Resources{units.CPU: 8000}, reserved: 2, want: "cpu=6"},
+		{capacity: Resources{units.CPU: 8000}, reserved: 9, want: "cpu=0"},
+		{capacity: Resources{units.CPU: 8000}, reserved: -9, want: "cpu=8"},
+		{capacity: Resources{units.CPU: 8000}, allocatable: Resources{units.CPU: 7500}, reserved: 1, want: "cpu=7"},
+		{capacity: Resources{units.CPU: 8000}, allocatable: Resources{units.CPU: 5500}, reserved: 1, want: "cpu=5500m"},
+		{capacity: Resources{units.CPU: 8000}, allocatable: Resources{units.CPU: 9000, "memory": 7}, want: "cpu=8, memory=7"},
+		{allocatable: Resources{units.CPU: 9000}, reserved: 4, want: "cpu=9"},
 		{want: ""},
 	} {
 		if got := Usable(c.capacity, c.allocatable, c.reserved).String(); got != c.want {
@@ -307,7 +307,7 @@ func TestCompareNames(t *testing.T) {
 func TestAssign_KeepsZonesFree(t *testing.T) {
 	n := newNode(t, newZones(8, 8, 8, 8)...)
 	for i := range 8 {
-		p, ok := n.Assign(Request{Resources: Resources{series.CPU: Core}, SingleZone: true})
+		p, ok := n.Assign(Request{Resources: Resources{units.CPU: Core}, SingleZone: true})
 		if !ok {
 			t.Fatal("Assign of one CPU = false, want a zone")
 		}
@@ -317,7 +317,7 @@ func TestAssign_KeepsZonesFree(t *testing.T) {
 		}
 	}
 
-	whole := Request{Resources: Resources{series.CPU: 8 * Core}, SingleZone: true}
+	whole := Request{Resources: Resources{units.CPU: 8 * Core}, SingleZone: true}
 	for i := range 3 {
 		p, ok := n.Assign(whole)
 		if !ok {

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // randomZones returns zones of different sizes, some with distances.
@@ -19,7 +19,7 @@ func randomZones(r *rand.Rand, zones int) []Zone {
 	out := make([]Zone, zones)
 	for i := range out {
 		out[i] = Zone{Name: fmt.Sprintf("node%d", 3*i), Usable: Resources{
-			series.CPU: Amount(r.IntN(17))*Core + Amount(r.IntN(2)*500), "memory": Amount(r.IntN(64)) << 30,
+			units.CPU: Amount(r.IntN(17))*Core + Amount(r.IntN(2)*500), "memory": Amount(r.IntN(64)) << 30,
 		}}
 
 		if r.IntN(3) > 0 {
@@ -34,7 +34,7 @@ func randomZones(r *rand.Rand, zones int) []Zone {
 }
 
 func randomRequest(r *rand.Rand) Request {
-	req := Request{Resources: Resources{series.CPU: Amount(1+r.IntN(24)) * Core}, SingleZone: r.IntN(2) == 0}
+	req := Request{Resources: Resources{units.CPU: Amount(1+r.IntN(24)) * Core}, SingleZone: r.IntN(2) == 0}
 	if r.IntN(2) == 0 {
 		req.Resources["memory"] = Amount(r.IntN(40)) << 30
 	}
@@ -153,7 +153,7 @@ func TestAssign_ManyZones(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		n := newNode(t, randomZones(r, maxExhaustiveZones+1+r.IntN(80))...)
 
-		req := Request{Resources: Resources{series.CPU: Amount(20+r.IntN(200)) * Core, "memory": Amount(r.IntN(200)) << 30}}
+		req := Request{Resources: Resources{units.CPU: Amount(20+r.IntN(200)) * Core, "memory": Amount(r.IntN(200)) << 30}}
 		p, ok := n.Assign(req)
 		if ok != (n.Fit(req) == Fits) {
 			t.Fatalf("Assign fits %v but Fit = %d, want the same answer", ok, n.Fit(req))
@@ -177,7 +177,7 @@ func TestUndo(t *testing.T) {
 				return
 			}
 
-			if err := n.Place(owner, Placement{{Zone: fmt.Sprintf("node%d", 3*r.IntN(5)), Resources: Resources{series.CPU: Amount(r.IntN(9000)), "memory": Amount(r.IntN(99))}}}); err != nil {
+			if err := n.Place(owner, Placement{{Zone: fmt.Sprintf("node%d", 3*r.IntN(5)), Resources: Resources{units.CPU: Amount(r.IntN(9000)), "memory": Amount(r.IntN(99))}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -224,7 +224,7 @@ func TestCommit(t *testing.T) {
 	n := newNode(t, newZones(4)...)
 	n.Checkpoint()
 
-	if err := n.Place("pod", Placement{{Zone: "node0", Resources: Resources{series.CPU: Core}}}); err != nil {
+	if err := n.Place("pod", Placement{{Zone: "node0", Resources: Resources{units.CPU: Core}}}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -237,7 +237,7 @@ func TestCommit(t *testing.T) {
 func TestClone(t *testing.T) {
 	n := newNode(t, newZones(4, 4)...)
 	c := n.Clone()
-	if err := c.Place("pod", Placement{{Zone: "node1", Resources: Resources{series.CPU: 3 * Core}}}); err != nil {
+	if err := c.Place("pod", Placement{{Zone: "node1", Resources: Resources{units.CPU: 3 * Core}}}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -267,13 +267,13 @@ func FuzzNode(f *testing.F) {
 			case 1:
 				m := n.Checkpoint()
 				before := n.Clone()
-				_ = n.Place(owner, Placement{{Zone: "node1", Resources: Resources{series.CPU: Amount(in[2]) << 40}}})
+				_ = n.Place(owner, Placement{{Zone: "node1", Resources: Resources{units.CPU: Amount(in[2]) << 40}}})
 				n.Undo(m)
 				expectEqual(t, n, before)
 
 			default:
 				n.Remove(owner)
-				req := Request{Resources: Resources{series.CPU: Amount(in[2]) * Core}, SingleZone: in[1]%4 == 2}
+				req := Request{Resources: Resources{units.CPU: Amount(in[2]) * Core}, SingleZone: in[1]%4 == 2}
 				if p, ok := n.Assign(req); ok {
 					if in[2] > 0 {
 						verifyPlacement(t, n, req, p)
@@ -299,12 +299,12 @@ func FuzzNode(f *testing.F) {
 func BenchmarkFit(b *testing.B) {
 	n := newNode(b, newZones(32, 32, 32, 32)...)
 	for i := range 30 {
-		if p, ok := n.Assign(Request{Resources: Resources{series.CPU: 4 * Core}}); ok {
+		if p, ok := n.Assign(Request{Resources: Resources{units.CPU: 4 * Core}}); ok {
 			_ = n.Place(fmt.Sprint(i), p)
 		}
 	}
 
-	req := Request{Resources: Resources{series.CPU: 2 * Core}, SingleZone: true}
+	req := Request{Resources: Resources{units.CPU: 2 * Core}, SingleZone: true}
 	b.ReportAllocs()
 
 	for b.Loop() {
@@ -314,7 +314,7 @@ func BenchmarkFit(b *testing.B) {
 
 func BenchmarkAssign(b *testing.B) {
 	n := newNode(b, randomZones(rand.New(rand.NewPCG(1, 1)), 8)...)
-	req := Request{Resources: Resources{series.CPU: 24 * Core}}
+	req := Request{Resources: Resources{units.CPU: 24 * Core}}
 	b.ReportAllocs()
 
 	for b.Loop() {

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Cause is the reason why a container ended.
@@ -41,7 +41,7 @@ type Kill struct {
 	ID                        string
 	Namespace, Pod, Container string
 	// Memory is the limit of the container, else its request; 0 if it had neither.
-	Memory series.Bytes
+	Memory units.Bytes
 	// At is the time at which the run ended, in seconds.
 	At    time.Time
 	Cause Cause
@@ -152,7 +152,7 @@ func (k *Kill) UnmarshalJSON(data []byte) error {
 		Namespace: decoded.Namespace,
 		Pod:       decoded.Pod,
 		Container: decoded.Container,
-		Memory:    series.Bytes(memory.Value()),
+		Memory:    units.Bytes(memory.Value()),
 		At:        decoded.OOMAt.UTC(),
 		Cause:     decoded.Cause,
 	}

@@ -9,17 +9,17 @@ import (
 	"slices"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Interference describes a latency-sensitive pod that waits for a resource longer than usual, and the likely cause.
 type Interference struct {
-	Of series.Resource
+	Of units.Resource
 	// Victim is the latency-sensitive pod; SensitiveReason is the reason it counts as one.
 	Victim          PodRef
 	SensitiveReason string
 	// Wait is the share of time the pod waits, Median its median in calm times and Deviation their scatter.
-	Wait, Median, Deviation series.Ratio
+	Wait, Median, Deviation units.Ratio
 	// Antagonist is the likely cause among the pods the rule's action may be taken on; it is empty where there is none. Increase is the
 	// excess of its use over its usual use, Usage its use, both in millicores, bytes or DiskWork.
 	Antagonist      PodRef
@@ -88,7 +88,7 @@ func (d decision) orderVictims(r *Rule, criterion Criterion) []*Pod {
 }
 
 // increase returns how much more than usual a pod uses of a resource; 0 if it is insignificant or the pod is terminating.
-func (d decision) increase(p *Pod, resource series.Resource, r *Rule) float64 {
+func (d decision) increase(p *Pod, resource units.Resource, r *Rule) float64 {
 	rise := d.state.detector.increase(resourceIndex(resource), p, d.observation.At, r.MaxAge)
 	if p.Terminating || rise < d.observation.minRise(resource, r.MaxAge) {
 		return 0
@@ -157,9 +157,9 @@ func (d decision) describeInterference(r *Rule) *Interference {
 		Of:              resource,
 		Victim:          v.pod.ref(),
 		SensitiveReason: v.pod.SensitiveReason,
-		Wait:            series.Ratio(v.wait),
-		Median:          series.Ratio(v.median),
-		Deviation:       series.Ratio(v.deviation),
+		Wait:            units.Ratio(v.wait),
+		Median:          units.Ratio(v.median),
+		Deviation:       units.Ratio(v.deviation),
 		OwnCause:        v.ownCause,
 	}
 

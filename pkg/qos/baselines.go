@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -26,10 +26,10 @@ type Baseline struct {
 	UID string `json:"uid"`
 	// Waits are shares of time, 0 to 1, the pod waited for a resource in calm times, the oldest first; Uses its use in millicores, bytes
 	// or DiskWork.
-	Waits map[series.Resource][]float32 `json:"waits,omitempty"`
-	Uses  map[series.Resource][]float32 `json:"uses,omitempty"`
+	Waits map[units.Resource][]float32 `json:"waits,omitempty"`
+	Uses  map[units.Resource][]float32 `json:"uses,omitempty"`
 	// Above is since when the pod waits longer than usual; absent if it does not.
-	Above map[series.Resource]time.Time `json:"above,omitempty"`
+	Above map[units.Resource]time.Time `json:"above,omitempty"`
 }
 
 // Baselines returns the samples of the node's pods ordered by UID; none unless a rule uses them.
@@ -79,9 +79,9 @@ func (d *detector) expired(now time.Time) bool {
 func (h *podHistory) baseline(uid string) (b Baseline, ok bool) {
 	b = Baseline{
 		UID:   uid,
-		Waits: map[series.Resource][]float32{},
-		Uses:  map[series.Resource][]float32{},
-		Above: map[series.Resource]time.Time{},
+		Waits: map[units.Resource][]float32{},
+		Uses:  map[units.Resource][]float32{},
+		Above: map[units.Resource]time.Time{},
 	}
 
 	for k, r := range contendedResources {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // restart returns a new state that loaded the baselines of the previous one from JSON.
@@ -132,10 +132,10 @@ func TestRestoreBaselinesGone(t *testing.T) {
 // TestRestoreBaselinesInvalid checks that impossible values and surplus pods are dropped.
 func TestRestoreBaselinesInvalid(t *testing.T) {
 	c := newFixture()
-	bad := Baseline{UID: "web", Waits: map[series.Resource][]float32{}, Uses: map[series.Resource][]float32{}, Above: map[series.Resource]time.Time{series.CPU: at(1 << 30)}}
+	bad := Baseline{UID: "web", Waits: map[units.Resource][]float32{}, Uses: map[units.Resource][]float32{}, Above: map[units.Resource]time.Time{units.CPU: at(1 << 30)}}
 	for range 2 * ringSize {
-		bad.Waits[series.CPU] = append(bad.Waits[series.CPU], -1, 7, float32(math.NaN()), float32(math.Inf(1)), 0.01)
-		bad.Uses[series.CPU] = append(bad.Uses[series.CPU], float32(math.Inf(-1)), -5, 500)
+		bad.Waits[units.CPU] = append(bad.Waits[units.CPU], -1, 7, float32(math.NaN()), float32(math.Inf(1)), 0.01)
+		bad.Uses[units.CPU] = append(bad.Uses[units.CPU], float32(math.Inf(-1)), -5, 500)
 		bad.Waits["heat"] = append(bad.Waits["heat"], 1)
 	}
 
@@ -147,7 +147,7 @@ func TestRestoreBaselinesInvalid(t *testing.T) {
 
 	var many []Baseline
 	for i := range 2 * maxBaselines {
-		many = append(many, Baseline{UID: fmt.Sprint(i), Uses: map[series.Resource][]float32{series.CPU: {1}}})
+		many = append(many, Baseline{UID: fmt.Sprint(i), Uses: map[units.Resource][]float32{units.CPU: {1}}})
 	}
 
 	var s State
@@ -185,13 +185,13 @@ func TestRingEvenSamples(t *testing.T) {
 func TestInterference_Disks(t *testing.T) {
 	c := newFixture()
 	c.policy.Rules[0].Metric = InterferenceIO
-	look := func(waits series.Ratio, work ...DiskWork) Plan {
+	look := func(waits units.Ratio, work ...DiskWork) Plan {
 		now := c.o.At.Add(c.every)
 		for i, w := range work {
 			c.o.Pods[i].UsedDisks = Measurement[DiskWork]{w, now}
 		}
 
-		c.o.Pods[0].StalledDisks = Measurement[series.Ratio]{waits, now}
+		c.o.Pods[0].StalledDisks = Measurement[units.Ratio]{waits, now}
 		return c.tick(0, 500, 1000, 1000)
 	}
 

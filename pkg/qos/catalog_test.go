@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestCatalog checks for each of gocrane's metrics the order of victims, the resource of its water mark, the gap per unit above the
@@ -19,19 +19,19 @@ func TestCatalog(t *testing.T) {
 	node := Node{CPUs: 8000, Memory: 1 << 30}
 	for name, want := range map[string]struct {
 		by  Criterion
-		of  series.Resource
+		of  units.Resource
 		gap float64
 		who string
 	}{
-		"cpu_total_usage":                   {ByCPU, series.CPU, gap, anybody},
-		"cpu_total_utilization":             {ByCPU, series.CPU, 80 * gap, anybody},
+		"cpu_total_usage":                   {ByCPU, units.CPU, gap, anybody},
+		"cpu_total_utilization":             {ByCPU, units.CPU, 80 * gap, anybody},
 		"cpu_load_1_min":                    {ByCPU, NoResource, 0, anybody},
 		"cpu_load_5_min":                    {ByCPU, NoResource, 0, anybody},
 		"cpu_load_15_min":                   {ByCPU, NoResource, 0, anybody},
 		"cpu_core_numbers":                  {ByCPU, NoResource, 0, none},
 		"exclusive_cpu_idle":                {ByCPU, NoResource, 0, none},
-		"memory_total_usage":                {ByMemory, series.Memory, gap, anybody},
-		"memory_total_utilization":          {ByMemory, series.Memory, (1 << 30) * gap / 100, anybody},
+		"memory_total_usage":                {ByMemory, units.Memory, gap, anybody},
+		"memory_total_utilization":          {ByMemory, units.Memory, (1 << 30) * gap / 100, anybody},
 		"memory_total":                      {ByCPU, NoResource, 0, none},
 		"disk_read_kibps":                   {ByDiskReadBytes, NoResource, 0, anybody},
 		"disk_write_kibps":                  {ByDiskWriteBytes, NoResource, 0, anybody},
@@ -49,8 +49,8 @@ func TestCatalog(t *testing.T) {
 		"container_cpu_period":              {ByCPU, NoResource, 0, none},
 		"container_sched_run_queue_time":    {ByCPU, NoResource, 0, anybody},
 		"container_mem_total_usage":         {ByMemory, NoResource, 0, own},
-		"ext_res_container_cpu_total_usage": {ByCPU, series.CPU, 1000 * gap, elastic},
-		"ext_res_container_mem_total_usage": {ByMemory, series.Memory, gap, elastic},
+		"ext_res_container_cpu_total_usage": {ByCPU, units.CPU, 1000 * gap, elastic},
+		"ext_res_container_mem_total_usage": {ByMemory, units.Memory, gap, elastic},
 		"ext_cpu_total_distribute":          {ByCPU, NoResource, 0, holders},
 	} {
 		m, ok := Lookup(name)
@@ -59,12 +59,12 @@ func TestCatalog(t *testing.T) {
 		}
 
 		o := &Observation{At: at(0), Node: node}
-		o.Node.UsedCPU = Measurement[series.MilliCPU]{8000, at(0)}
-		o.Node.UsedMemory = Measurement[series.Bytes]{1 << 30, at(0)}
+		o.Node.UsedCPU = Measurement[units.MilliCPU]{8000, at(0)}
+		o.Node.UsedMemory = Measurement[units.Bytes]{1 << 30, at(0)}
 		for i, who := range []string{anybody, elastic, own, holders} {
 			p := Pod{
 				UID: who, Name: who, Class: BestEffort, Priority: int32(i), Allowed: []string{"act"}, Elastic: who == elastic, HoldsCPU: who == holders,
-				UsedCPU: Measurement[series.MilliCPU]{2000, at(0)}, UsedMemory: Measurement[series.Bytes]{200 << 20, at(0)},
+				UsedCPU: Measurement[units.MilliCPU]{2000, at(0)}, UsedMemory: Measurement[units.Bytes]{200 << 20, at(0)},
 				DiskRates: DiskRates{1000, 1000, 1 << 20, 1 << 20}, UsedDisks: Measurement[DiskWork]{2032, at(0)},
 			}
 
@@ -99,7 +99,7 @@ func TestCatalog(t *testing.T) {
 		}
 
 		// A water mark applies only to the metric's resource.
-		policy.WaterMarks = map[series.Resource]series.Ratio{series.CPU: 1, series.Memory: 1}
+		policy.WaterMarks = map[units.Resource]units.Ratio{units.CPU: 1, units.Memory: 1}
 
 		held := Decide(&policy, o, &State{}).Rules[0].Withheld == WithheldByWaterMark
 		if held != (want.of != NoResource) {
@@ -114,11 +114,11 @@ func TestOrderVictims_OwnUse(t *testing.T) {
 	o := &Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}
 	for i, name := range []string{"small", "large", "largest"} {
 		o.Pods = append(o.Pods, Pod{
-			UID: name, Name: name, Class: BestEffort, Priority: int32(i), Allowed: []string{"act"}, UsedMemory: Measurement[series.Bytes]{series.Bytes(1+i) << 30, at(0)},
+			UID: name, Name: name, Class: BestEffort, Priority: int32(i), Allowed: []string{"act"}, UsedMemory: Measurement[units.Bytes]{units.Bytes(1+i) << 30, at(0)},
 		})
 	}
 
-	o.Pods = append(o.Pods, Pod{UID: "static", Name: "static", UsedMemory: Measurement[series.Bytes]{4 << 30, at(0)}})
+	o.Pods = append(o.Pods, Pod{UID: "static", Name: "static", UsedMemory: Measurement[units.Bytes]{4 << 30, at(0)}})
 	o.Samples = map[string][]Sample{}
 	for i := range o.Pods {
 		p := &o.Pods[i]
@@ -156,7 +156,7 @@ func TestRestore_ElasticRule(t *testing.T) {
 		var state State
 		quota := Unlimited
 		look := func(second int, cpu float64) Plan {
-			used := Measurement[series.MilliCPU]{1000, at(second)}
+			used := Measurement[units.MilliCPU]{1000, at(second)}
 			o := &Observation{At: at(second), Node: Node{CPUs: 8000, Memory: 1 << 30}, Pods: []Pod{{
 				UID: "p", Name: "p", Class: BestEffort, Elastic: elastic, HoldsCPU: elastic, Allowed: []string{"act"}, UsedCPU: used,
 				Containers: []Container{{ID: "c", Quota: quota, UsedCPU: used}},

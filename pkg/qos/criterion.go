@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Criterion is the use by which victims are ordered when reclaimed capacity, priority and QoS class are equal; the largest use goes first.
@@ -64,12 +64,12 @@ func (c Criterion) countsWrites() bool {
 }
 
 // resource returns the resource the criterion measures.
-func (c Criterion) resource() series.Resource {
+func (c Criterion) resource() units.Resource {
 	switch c {
 	case ByCPU:
-		return series.CPU
+		return units.CPU
 	case ByMemory:
-		return series.Memory
+		return units.Memory
 	case ByDiskWork, ByDiskReads, ByDiskWrites, ByDiskReadBytes, ByDiskWriteBytes, ByDiskWait:
 	}
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // diskRules maps the disk metrics to the order of their victims.
@@ -70,11 +70,11 @@ func TestOrderVictims_Disks(t *testing.T) {
 			for i := range 2 + rng.IntN(8) {
 				p := Pod{
 					UID: fmt.Sprint(i), Namespace: "n", Name: fmt.Sprint("p", i), Class: BestEffort, Priority: int32(rng.IntN(2)), Allowed: []string{"act"},
-					UsedCPU:    Measurement[series.MilliCPU]{series.MilliCPU(rng.IntN(4000)), at(0)},
-					UsedMemory: Measurement[series.Bytes]{series.Bytes(rng.IntN(4 << 30)), at(0)},
+					UsedCPU:    Measurement[units.MilliCPU]{units.MilliCPU(rng.IntN(4000)), at(0)},
+					UsedMemory: Measurement[units.Bytes]{units.Bytes(rng.IntN(4 << 30)), at(0)},
 				}
 
-				p.Containers = []Container{{ID: p.UID, Quota: Unlimited, UsedCPU: p.UsedCPU, MemoryHigh: NoMemoryHigh, MemoryUsage: p.UsedMemory, WorkingSet: Measurement[series.Bytes]{1, at(0)}}}
+				p.Containers = []Container{{ID: p.UID, Quota: Unlimited, UsedCPU: p.UsedCPU, MemoryHigh: NoMemoryHigh, MemoryUsage: p.UsedMemory, WorkingSet: Measurement[units.Bytes]{1, at(0)}}}
 				p.DiskRates = DiskRates{
 					Reads: float64(rng.IntN(3) * rng.IntN(5000)), Writes: float64(rng.IntN(3) * rng.IntN(5000)),
 					ReadBytes: float64(rng.IntN(3) * rng.IntN(1<<28)), WriteBytes: float64(rng.IntN(3) * rng.IntN(1<<28)),
@@ -119,9 +119,9 @@ func TestOrderVictims_Disks(t *testing.T) {
 func TestCriterion_DisksUncounted(t *testing.T) {
 	observation := func(rates DiskRates, measured bool) *Observation {
 		o := &Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}
-		for i, wait := range []series.Ratio{0.3, 0.9, 0.01} {
-			p := Pod{UID: fmt.Sprint(i), Name: fmt.Sprint("p", i), Class: BestEffort, Allowed: []string{"act"}, StalledDisks: Measurement[series.Ratio]{wait, at(0)}}
-			p.UsedCPU = Measurement[series.MilliCPU]{series.MilliCPU(1000 * i), at(0)}
+		for i, wait := range []units.Ratio{0.3, 0.9, 0.01} {
+			p := Pod{UID: fmt.Sprint(i), Name: fmt.Sprint("p", i), Class: BestEffort, Allowed: []string{"act"}, StalledDisks: Measurement[units.Ratio]{wait, at(0)}}
+			p.UsedCPU = Measurement[units.MilliCPU]{units.MilliCPU(1000 * i), at(0)}
 			if measured {
 				p.UsedDisks = Measurement[DiskWork]{Value: 0, At: at(0)}
 			}

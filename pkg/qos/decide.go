@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // decision holds the inputs of one call of Decide.
@@ -26,7 +26,7 @@ type planned struct {
 
 	limits map[limitKey]bool // changed by them
 	pods   map[string]bool   // evicted by them, by UID
-	freed  map[series.Resource]float64
+	freed  map[units.Resource]float64
 }
 
 // Decide returns a plan and updates the state with the observation. The caller records executed actions in the state (RecordThrottle,
@@ -36,7 +36,7 @@ func Decide(policy *Policy, o *Observation, s *State) Plan {
 	d := decision{policy: policy, observation: s.deriveInterference(policy.Rules, o), state: s}
 
 	findings, breaching := d.evaluateRules()
-	done := planned{limits: map[limitKey]bool{}, pods: map[string]bool{}, freed: map[series.Resource]float64{}}
+	done := planned{limits: map[limitKey]bool{}, pods: map[string]bool{}, freed: map[units.Resource]float64{}}
 	plan := Plan{At: o.At, Rules: findings}
 	// Rules act in their order: each one plans for what the earlier ones leave of its gap.
 	for i := range policy.Rules {
@@ -117,9 +117,9 @@ func (d decision) planRule(r *Rule, f Finding, earlier *planned) (Actions, Findi
 		return a, f
 	}
 
-	if metric.throttled(&r.Action, series.CPU) {
+	if metric.throttled(&r.Action, units.CPU) {
 		// The throttled CPU does not predict the memory use.
-		a.Throttles, f.Shortfall, reason = d.planThrottles(r, gap, quantified && f.Resource == series.CPU, earlier)
+		a.Throttles, f.Shortfall, reason = d.planThrottles(r, gap, quantified && f.Resource == units.CPU, earlier)
 		f.Reason = cmp.Or(reason, f.Reason)
 	}
 
@@ -173,7 +173,7 @@ func (d decision) computeGap(r *Rule, value float64, earlier *planned) (gap, pen
 }
 
 // belowWaterMark returns why the water mark of a resource forbids evictions; empty if it does not.
-func (p *Policy) belowWaterMark(o *Observation, r series.Resource, maxAge time.Duration) string {
+func (p *Policy) belowWaterMark(o *Observation, r units.Resource, maxAge time.Duration) string {
 	mark, ok := p.WaterMarks[r]
 	if !ok || r == NoResource {
 		return ""
@@ -205,19 +205,19 @@ func (p *Policy) capAtWaterMark(o *Observation, f Finding, gap float64) float64 
 func (p *planned) add(a Actions, o *Observation) {
 	for _, t := range a.MemoryThrottles {
 		// Reclaimable page cache already counts as available memory and closes no gap.
-		p.limits[limitKey{series.Memory, t.ContainerID}] = true
+		p.limits[limitKey{units.Memory, t.ContainerID}] = true
 	}
 
 	for _, t := range a.Throttles {
-		p.limits[limitKey{series.CPU, t.ContainerID}] = true
-		p.freed[series.CPU] += float64(t.Freed)
+		p.limits[limitKey{units.CPU, t.ContainerID}] = true
+		p.freed[units.CPU] += float64(t.Freed)
 	}
 
 	for _, e := range a.Evictions {
 		p.pods[e.Pod.UID] = true
 		if i := slices.IndexFunc(o.Pods, func(q Pod) bool { return q.UID == e.Pod.UID }); i >= 0 {
-			p.freed[series.CPU] += float64(max(o.Pods[i].UsedCPU.Value, 0))
-			p.freed[series.Memory] += float64(max(o.Pods[i].UsedMemory.Value, 0))
+			p.freed[units.CPU] += float64(max(o.Pods[i].UsedCPU.Value, 0))
+			p.freed[units.Memory] += float64(max(o.Pods[i].UsedMemory.Value, 0))
 		}
 	}
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // minGapShare is the share of a gap below which evicting a pod is not worth it.
@@ -41,7 +41,7 @@ func (d decision) planEvictions(r *Rule, gap float64, quantified bool, earlier *
 	recent := d.state.recentEvictions() + len(earlier.Evictions)
 	allowed := limits.MaxEvictions - recent
 	if allowed <= 0 {
-		return evictionPlan{shortfall: gap, withheld: WithheldByRate, reason: fmt.Sprintf("the limit of %s evicted within %s is reached", series.FormatCount(recent, "pod"), limits.EvictionWindow)}
+		return evictionPlan{shortfall: gap, withheld: WithheldByRate, reason: fmt.Sprintf("the limit of %s evicted within %s is reached", units.FormatCount(recent, "pod"), limits.EvictionWindow)}
 	}
 
 	// The metric alone shows whether an eviction suffices, so one pod is evicted at a time.

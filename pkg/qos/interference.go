@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Interference is detected by comparing a pod with its own past: a latency-sensitive pod is interfered with if it waits for a resource
@@ -37,7 +37,7 @@ const (
 )
 
 // contendedResources lists the resources pods compete for, in the order of arrays by resource.
-var contendedResources = [...]series.Resource{series.CPU, series.Memory, Disks}
+var contendedResources = [...]units.Resource{units.CPU, units.Memory, Disks}
 
 // podHistory holds the samples of a pod.
 type podHistory struct {
@@ -113,14 +113,14 @@ func (d *detector) update(o *Observation, maxAge time.Duration) {
 }
 
 // waitShare returns the share of time the pod waited for a resource, without that caused by its own limit.
-func (p *Pod) waitShare(r series.Resource, now time.Time, maxAge time.Duration) (float64, time.Time, bool) {
+func (p *Pod) waitShare(r units.Resource, now time.Time, maxAge time.Duration) (float64, time.Time, bool) {
 	m := p.stalled(r)
 	if !m.fresh(now, maxAge) {
 		return 0, time.Time{}, false
 	}
 
 	share := min(float64(m.Value), 1)
-	if r == series.CPU {
+	if r == units.CPU {
 		if p.Throttled.fresh(now, maxAge) {
 			// The pod waited for only a part of a period its limit cut short; subtracting all of it errs on the side of doing nothing.
 			share = max(share-float64(p.Throttled.Value), 0)
@@ -131,7 +131,7 @@ func (p *Pod) waitShare(r series.Resource, now time.Time, maxAge time.Duration) 
 }
 
 // evaluate makes the verdicts on a resource of which the node uses the given share.
-func (d *detector) evaluate(k int, used series.Ratio, o *Observation, maxAge time.Duration) {
+func (d *detector) evaluate(k int, used units.Ratio, o *Observation, maxAge time.Duration) {
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		if p.SensitiveReason == "" {
@@ -165,12 +165,12 @@ func (d *detector) evaluate(k int, used series.Ratio, o *Observation, maxAge tim
 }
 
 // ownCause returns why a pod that waits longer than usual is not interfered with; empty if it is.
-func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, maxAge time.Duration) string {
+func (d *detector) ownCause(k int, p *Pod, used units.Ratio, o *Observation, maxAge time.Duration) string {
 	r := contendedResources[k]
 	switch {
-	case r == series.Memory && p.atMemoryLimit(o.At, maxAge):
+	case r == units.Memory && p.atMemoryLimit(o.At, maxAge):
 		return "it is at its own memory limit"
-	case r == series.CPU && p.ExclusiveCPUs:
+	case r == units.CPU && p.ExclusiveCPUs:
 		return "it has exclusive CPUs"
 	}
 
@@ -179,7 +179,7 @@ func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, ma
 	}
 
 	nodeUse := fmt.Sprintf("the node uses %.0f %% of its %s", 100*used, r)
-	if r == series.Memory {
+	if r == units.Memory {
 		// While memory is available the pod waits for its own limit, whatever other pods do.
 		return nodeUse
 	}
@@ -210,7 +210,7 @@ func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, ma
 }
 
 // used returns the share of a resource in use. It is unknown for disks, and 0 if the disk use of pods is measured.
-func (o *Observation) used(r series.Resource, maxAge time.Duration) (series.Ratio, bool) {
+func (o *Observation) used(r units.Resource, maxAge time.Duration) (units.Ratio, bool) {
 	if r != Disks {
 		return o.Node.used(r, o.At, maxAge)
 	}
@@ -219,7 +219,7 @@ func (o *Observation) used(r series.Resource, maxAge time.Duration) (series.Rati
 }
 
 // minRise returns the smallest increase of a pod's use that counts.
-func (o *Observation) minRise(r series.Resource, maxAge time.Duration) float64 {
+func (o *Observation) minRise(r units.Resource, maxAge time.Duration) float64 {
 	if r != Disks {
 		return minRise * o.Node.capacity(r)
 	}
@@ -324,12 +324,12 @@ const (
 )
 
 // interferenceResource returns the resource of an interference metric; NoResource for other metrics.
-func interferenceResource(metric string) series.Resource {
+func interferenceResource(metric string) units.Resource {
 	switch metric {
 	case InterferenceCPU:
-		return series.CPU
+		return units.CPU
 	case InterferenceMemory:
-		return series.Memory
+		return units.Memory
 	case InterferenceIO:
 		return Disks
 	}
@@ -338,12 +338,12 @@ func interferenceResource(metric string) series.Resource {
 }
 
 // resourceIndex returns the position of a resource in arrays by resource.
-func resourceIndex(r series.Resource) int {
+func resourceIndex(r units.Resource) int {
 	return max(slices.Index(contendedResources[:], r), 0)
 }
 
 // samples returns the verdicts on a resource as samples of a metric, or why there are none.
-func (d *detector) samples(r series.Resource) (samples []Sample, why string) {
+func (d *detector) samples(r units.Resource) (samples []Sample, why string) {
 	k := resourceIndex(r)
 	for _, v := range d.verdicts[k] {
 		samples = append(samples, Sample{Value: v.excess, At: v.at, Labels: v.pod.Labels})
@@ -369,7 +369,7 @@ func (d *detector) samples(r series.Resource) (samples []Sample, why string) {
 }
 
 // worst returns the verdict on the selected pod with the largest excess; if no pod is interfered with, one that explains a longer wait.
-func (d *detector) worst(r *Rule, resource series.Resource) *verdict {
+func (d *detector) worst(r *Rule, resource units.Resource) *verdict {
 	var out *verdict
 	list := d.verdicts[resourceIndex(resource)]
 	for i := range list {

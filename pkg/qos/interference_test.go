@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestRing checks that the statistics cover the last samples and ignore outliers.
@@ -81,18 +81,18 @@ func newFixture() *fixture {
 }
 
 // tick advances the clock with the given wait of the sensitive pod and the given uses.
-func (c *fixture) tick(waits float64, used ...series.MilliCPU) Plan {
+func (c *fixture) tick(waits float64, used ...units.MilliCPU) Plan {
 	c.o.At = c.o.At.Add(c.every)
-	var sum series.MilliCPU
+	var sum units.MilliCPU
 	for i := range c.o.Pods {
 		p := &c.o.Pods[i]
-		p.UsedCPU = Measurement[series.MilliCPU]{used[i], c.o.At}
+		p.UsedCPU = Measurement[units.MilliCPU]{used[i], c.o.At}
 		sum += used[i]
 		p.Containers[0].UsedCPU = p.UsedCPU
 	}
 
-	c.o.Pods[0].StalledCPU = Measurement[series.Ratio]{series.Ratio(waits), c.o.At}
-	c.o.Node.UsedCPU = Measurement[series.MilliCPU]{min(sum, c.o.Node.CPUs), c.o.At}
+	c.o.Pods[0].StalledCPU = Measurement[units.Ratio]{units.Ratio(waits), c.o.At}
+	c.o.Node.UsedCPU = Measurement[units.MilliCPU]{min(sum, c.o.Node.CPUs), c.o.At}
 	return Decide(&c.policy, &c.o, &c.state)
 }
 
@@ -139,29 +139,29 @@ func TestInterference_OwnCause(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*fixture)
 		waits  float64
-		used   []series.MilliCPU
+		used   []units.MilliCPU
 		phase  Phase
 		why    string
 	}{
-		"noise below the floor": {nil, 0.05, []series.MilliCPU{500, 1000, 6500}, Calm, ""},
+		"noise below the floor": {nil, 0.05, []units.MilliCPU{500, 1000, 6500}, Calm, ""},
 		"its own limit": {func(c *fixture) {
-			c.o.Pods[0].Throttled = Measurement[series.Ratio]{1, c.o.At.Add(time.Second)}
-		}, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, ""},
-		"CPUs of its own": {func(c *fixture) { c.o.Pods[0].ExclusiveCPUs = true }, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, "it has exclusive CPUs"},
-		"its own load":    {nil, 0.4, []series.MilliCPU{3000, 1000, 1500}, Calm, "the pod itself uses 2500m cpu more than usual"},
-		"nobody did more": {nil, 0.4, []series.MilliCPU{500, 1000, 1000}, Calm, "no other pod uses more than usual"},
-		"the node's use":  {func(c *fixture) { c.o.Node.CPUs = 0 }, 0.4, []series.MilliCPU{500, 1000, 6500}, Unknown, "the use of cpu by the node is unknown"},
-		"not sensitive":   {func(c *fixture) { c.o.Pods[0].SensitiveReason = "" }, 0.9, []series.MilliCPU{500, 1000, 6500}, Unknown, "no waiting time of a latency-sensitive pod"},
-		"not a number":    {nil, math.NaN(), []series.MilliCPU{500, 1000, 6500}, Unknown, "no waiting time of a latency-sensitive pod"},
+			c.o.Pods[0].Throttled = Measurement[units.Ratio]{1, c.o.At.Add(time.Second)}
+		}, 0.9, []units.MilliCPU{500, 1000, 6500}, Calm, ""},
+		"CPUs of its own": {func(c *fixture) { c.o.Pods[0].ExclusiveCPUs = true }, 0.9, []units.MilliCPU{500, 1000, 6500}, Calm, "it has exclusive CPUs"},
+		"its own load":    {nil, 0.4, []units.MilliCPU{3000, 1000, 1500}, Calm, "the pod itself uses 2500m cpu more than usual"},
+		"nobody did more": {nil, 0.4, []units.MilliCPU{500, 1000, 1000}, Calm, "no other pod uses more than usual"},
+		"the node's use":  {func(c *fixture) { c.o.Node.CPUs = 0 }, 0.4, []units.MilliCPU{500, 1000, 6500}, Unknown, "the use of cpu by the node is unknown"},
+		"not sensitive":   {func(c *fixture) { c.o.Pods[0].SensitiveReason = "" }, 0.9, []units.MilliCPU{500, 1000, 6500}, Unknown, "no waiting time of a latency-sensitive pod"},
+		"not a number":    {nil, math.NaN(), []units.MilliCPU{500, 1000, 6500}, Unknown, "no waiting time of a latency-sensitive pod"},
 		"nobody may be hurt": {func(c *fixture) {
 			c.o.Pods[1].Allowed = nil
 			c.o.Pods[2].Allowed = nil
-		}, 0.4, []series.MilliCPU{500, 1000, 6500}, Firing, noCandidate},
+		}, 0.4, []units.MilliCPU{500, 1000, 6500}, Firing, noCandidate},
 		"as important": {func(c *fixture) {
 			for i := range c.o.Pods {
 				c.o.Pods[i].SensitiveReason, c.o.Pods[i].Priority = "class Guaranteed", 5
 			}
-		}, 0.4, []series.MilliCPU{500, 1000, 6500}, Firing, noCandidate},
+		}, 0.4, []units.MilliCPU{500, 1000, 6500}, Firing, noCandidate},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newFixture()
@@ -195,13 +195,13 @@ func TestInterference_OwnMemoryLimit(t *testing.T) {
 		c.policy.Rules[0].Metric = InterferenceMemory
 		c.o.Node.UsedMemory.Value = 31 << 30
 
-		look := func(waits series.Ratio) Finding {
+		look := func(waits units.Ratio) Finding {
 			now := c.o.At.Add(time.Second)
 			p := &c.o.Pods[0]
-			test.container.WorkingSet = Measurement[series.Bytes]{4 << 30, now}
+			test.container.WorkingSet = Measurement[units.Bytes]{4 << 30, now}
 			p.Containers = []Container{test.container}
 			p.UsedMemory = test.container.WorkingSet
-			p.StalledMemory = Measurement[series.Ratio]{waits, now}
+			p.StalledMemory = Measurement[units.Ratio]{waits, now}
 			c.o.Node.UsedMemory.At = now
 
 			return c.tick(0, 500, 1000, 1000).Rules[0]
@@ -318,10 +318,10 @@ func TestInterference_BoundedHistory(t *testing.T) {
 
 	look := func() {
 		o.At = o.At.Add(5 * time.Second)
-		o.Node.UsedCPU = Measurement[series.MilliCPU]{500, o.At}
+		o.Node.UsedCPU = Measurement[units.MilliCPU]{500, o.At}
 		for i := range o.Pods {
-			o.Pods[i].UsedCPU = Measurement[series.MilliCPU]{1, o.At}
-			o.Pods[i].StalledCPU = Measurement[series.Ratio]{0.1, o.At}
+			o.Pods[i].UsedCPU = Measurement[units.MilliCPU]{1, o.At}
+			o.Pods[i].StalledCPU = Measurement[units.Ratio]{0.1, o.At}
 		}
 
 		Decide(&policy, o, &s)
@@ -397,8 +397,8 @@ func TestInterference_Random(t *testing.T) {
 				waits = rng.Float64()
 			}
 
-			c.o.Pods[1].StalledMemory = Measurement[series.Ratio]{series.Ratio(rng.Float64()), c.o.At}
-			plan := c.tick(waits, 500, series.MilliCPU(rng.IntN(5000)), series.MilliCPU(rng.IntN(5000)))
+			c.o.Pods[1].StalledMemory = Measurement[units.Ratio]{units.Ratio(rng.Float64()), c.o.At}
+			plan := c.tick(waits, 500, units.MilliCPU(rng.IntN(5000)), units.MilliCPU(rng.IntN(5000)))
 			for _, th := range plan.Throttles {
 				if p := c.o.Pods[1]; th.Rule != "" && th.Pod.UID == "one" && p.SensitiveReason != "" && p.Priority >= 5 {
 					t.Fatalf("throttle %+v of %+v, want none of a latency-sensitive pod with the same priority", th, p)

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // MemoryHigh is a memory limit in force, as memory.high: memory above it is reclaimed and a process that grows beyond it is slowed down,
 // but not killed. 0 means unknown.
-type MemoryHigh series.Bytes
+type MemoryHigh units.Bytes
 
 // NoMemoryHigh means no limit.
 const NoMemoryHigh MemoryHigh = math.MaxInt64
@@ -33,9 +33,9 @@ type MemoryThrottle struct {
 	// Original is the limit before the first throttle.
 	Original MemoryHigh
 	// Freed is the page cache to reclaim in bytes; 0 if only growth is limited, negative if the limit is raised.
-	Freed series.Bytes
+	Freed units.Bytes
 	// Reclaim is the number of bytes to reclaim at once, before the limit is lowered.
-	Reclaim series.Bytes
+	Reclaim units.Bytes
 	Rule    string
 	Reason  string
 }
@@ -51,7 +51,7 @@ const (
 	// restoreRatio is the share of a limit by which it is raised per step.
 	restoreRatio = 0.1
 	// maxMemoryStall is the share of time stalled for memory from which a pod is not throttled further.
-	maxMemoryStall series.Ratio = 0.25
+	maxMemoryStall units.Ratio = 0.25
 	// highRounding is the most the kernel rounds a limit down: it counts in pages of at most 64 KiB.
 	highRounding MemoryHigh = 64 << 10
 )
@@ -69,8 +69,8 @@ func (h MemoryHigh) String() string {
 }
 
 // throttles reports whether the action throttles a resource.
-func (a *Action) throttles(r series.Resource) bool {
-	if r == series.Memory {
+func (a *Action) throttles(r units.Resource) bool {
+	if r == units.Memory {
 		return a.ThrottleMemory != nil
 	}
 
@@ -98,7 +98,7 @@ func (d decision) planMemoryThrottles(r *Rule, gap float64, quantified bool, ear
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			switch {
-			case earlier.limits[limitKey{series.Memory, c.ID}]:
+			case earlier.limits[limitKey{units.Memory, c.ID}]:
 				continue
 			case !c.memoryMeasured(d.observation.At, r.MaxAge):
 				unmeasured++
@@ -174,7 +174,7 @@ func (c *Container) memoryMeasured(now time.Time, maxAge time.Duration) bool {
 
 // nextMemoryHigh returns the next limit of a container, the current one if nothing is left to reclaim, the page cache reclaimed by it and
 // all that can be reclaimed, in bytes.
-func (c *Container) nextMemoryHigh() (to MemoryHigh, freed, reclaim series.Bytes) {
+func (c *Container) nextMemoryHigh() (to MemoryHigh, freed, reclaim units.Bytes) {
 	used := MemoryHigh(float64(c.WorkingSet.Value) * (1 + workingSetMargin))
 	floor := max(MemoryHigh(c.RequestMemory), used, minMemoryHigh)
 
@@ -182,14 +182,14 @@ func (c *Container) nextMemoryHigh() (to MemoryHigh, freed, reclaim series.Bytes
 	to = floor
 	if above := usage - floor; float64(above) > minStepRatio*float64(usage) {
 		to = floor + above/2
-		reclaim = series.Bytes(above)
+		reclaim = units.Bytes(above)
 	}
 
 	if to >= c.MemoryHigh || c.MemoryHigh != NoMemoryHigh && float64(c.MemoryHigh-to) < minStepRatio*float64(c.MemoryHigh) {
 		return c.MemoryHigh, 0, 0
 	}
 
-	return to, series.Bytes(max(usage-to, 0)), reclaim
+	return to, units.Bytes(max(usage-to, 0)), reclaim
 }
 
 // reclaimsFiles reports whether steps reclaim page cache.
@@ -202,10 +202,10 @@ func reclaimsFiles(steps []MemoryThrottle) bool {
 func (d decision) deferEvictions(r *Rule, a Actions) (deferred bool, reason string) {
 	st := d.state.rules[r.Name]
 	if !st.metric.IsDisk() && !st.metric.IsMemory() {
-		return len(a.Throttles) > 0 && !d.policy.Unthrottled[series.CPU], ""
+		return len(a.Throttles) > 0 && !d.policy.Unthrottled[units.CPU], ""
 	}
 
-	if !reclaimsFiles(a.MemoryThrottles) || d.policy.Unthrottled[series.Memory] {
+	if !reclaimsFiles(a.MemoryThrottles) || d.policy.Unthrottled[units.Memory] {
 		return false, ""
 	}
 

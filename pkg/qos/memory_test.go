@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -25,14 +25,14 @@ type memoryFixture struct {
 }
 
 // memoryPod returns a pod with one container.
-func memoryPod(name string, held, working, request series.Bytes) Pod {
+func memoryPod(name string, held, working, request units.Bytes) Pod {
 	return Pod{
 		UID: name, Namespace: "batch", Name: name, Class: BestEffort, Allowed: []string{"calm-down"},
 		Containers: []Container{{
 			ID: name, Name: "main", RequestMemory: request, MemoryHigh: NoMemoryHigh,
-			MemoryUsage: Measurement[series.Bytes]{Value: held}, WorkingSet: Measurement[series.Bytes]{Value: working},
+			MemoryUsage: Measurement[units.Bytes]{Value: held}, WorkingSet: Measurement[units.Bytes]{Value: working},
 		}},
-		UsedMemory: Measurement[series.Bytes]{Value: working},
+		UsedMemory: Measurement[units.Bytes]{Value: working},
 	}
 }
 
@@ -69,7 +69,7 @@ func (n *memoryFixture) tick(used float64) Plan {
 		for i := range n.o.Pods {
 			if c := &n.o.Pods[i].Containers[0]; c.ID == t.ContainerID {
 				c.MemoryHigh = t.To
-				c.MemoryUsage.Value = min(c.MemoryUsage.Value, series.Bytes(t.To))
+				c.MemoryUsage.Value = min(c.MemoryUsage.Value, units.Bytes(t.To))
 			}
 		}
 	}
@@ -159,17 +159,17 @@ func TestDeferEvictions(t *testing.T) {
 	}
 
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
-	n.policy.Unthrottled = map[series.Resource]bool{series.Memory: true}
+	n.policy.Unthrottled = map[units.Resource]bool{units.Memory: true}
 	if got := seconds(n); got != 0 {
 		t.Errorf("evictions wait %d s where memory is not throttled, want 0", got)
 	}
 
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
-	n.policy.Unthrottled = map[series.Resource]bool{series.CPU: true}
+	n.policy.Unthrottled = map[units.Resource]bool{units.CPU: true}
 	n.policy.Rules[0].Action.Throttle = &CPUThrottling{Step: 0.1}
 	c := &n.o.Pods[0].Containers[0]
 	c.Quota = Unlimited
-	c.UsedCPU = Measurement[series.MilliCPU]{Value: 2000, At: n.o.At}
+	c.UsedCPU = Measurement[units.MilliCPU]{Value: 2000, At: n.o.At}
 
 	if got := seconds(n); got != int(DefaultLimits().ReclaimWait.Seconds()) {
 		t.Errorf("evictions wait %d s where only CPU is not throttled, want as long as page cache is reclaimed", got)
@@ -195,7 +195,7 @@ func TestThrottleMemoryFloors(t *testing.T) {
 		"in preview":          {func(n *memoryFixture) { n.policy.Rules[0].Preview = true }, NoMemoryHigh},
 		"no memory throttle":  {func(n *memoryFixture) { n.policy.Rules[0].Action.ThrottleMemory = nil }, NoMemoryHigh},
 		"stalls already": {func(n *memoryFixture) {
-			n.o.Pods[0].StalledMemory = Measurement[series.Ratio]{Value: 0.5, At: n.o.At.Add(10 * time.Second)}
+			n.o.Pods[0].StalledMemory = Measurement[units.Ratio]{Value: 0.5, At: n.o.At.Add(10 * time.Second)}
 		}, NoMemoryHigh},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestThrottleMemoryBounds(t *testing.T) {
 	for range 200 {
 		var pods []Pod
 		for i := range 1 + rng.IntN(4) {
-			p := memoryPod(string(rune('a'+i)), 0, 0, series.Bytes(rng.Int64N(2*gibi)))
+			p := memoryPod(string(rune('a'+i)), 0, 0, units.Bytes(rng.Int64N(2*gibi)))
 			if rng.IntN(3) == 0 {
 				p.Containers[0].MemoryHigh = MemoryHigh(1 + rng.Int64N(4*gibi))
 			}
@@ -304,8 +304,8 @@ func TestThrottleMemoryBounds(t *testing.T) {
 			floors := map[string]MemoryHigh{}
 			for i := range n.o.Pods {
 				c := &n.o.Pods[i].Containers[0]
-				c.MemoryUsage.Value = series.Bytes(rng.Int64N(4 * gibi))
-				c.WorkingSet.Value = series.Bytes(rng.Int64N(int64(c.MemoryUsage.Value) + 1))
+				c.MemoryUsage.Value = units.Bytes(rng.Int64N(4 * gibi))
+				c.WorkingSet.Value = units.Bytes(rng.Int64N(int64(c.MemoryUsage.Value) + 1))
 				floors[c.ID] = max(MemoryHigh(c.RequestMemory), MemoryHigh(c.WorkingSet.Value))
 			}
 

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Values of a metric's resource beside CPU and memory. NoResource marks metrics that do not determine how much has to be released. Disks have no
 // known capacity, and their use cannot be limited.
 const (
-	NoResource series.Resource = ""
-	Disks      series.Resource = "disks"
+	NoResource units.Resource = ""
+	Disks      units.Resource = "disks"
 )
 
 // Metric describes a metric that a rule can name.
@@ -25,9 +25,9 @@ type Metric struct {
 	// Unit is the unit in messages, such as millicores or percent.
 	Unit string
 	// Resource is the resource whose use the metric measures; NoResource if it measures no amount.
-	Resource series.Resource
+	Resource units.Resource
 	// HolderResource is the reclaimed resource whose reservations the metric counts, used or not: only evicting their holders lowers it.
-	HolderResource series.Resource
+	HolderResource units.Resource
 	// Settle is the time the metric needs to show the effect of an action: the span it averages over.
 	Settle time.Duration
 
@@ -83,10 +83,10 @@ func Lookup(name string) (Metric, bool) {
 // nodeMetrics lists all metrics except those of pressure and interference. Names and units of the first half are gocrane's.
 func nodeMetrics() []Metric {
 	return []Metric{
-		{Name: "cpu_total_usage", Unit: "millicores", Resource: series.CPU, amount: 1, Settle: shortSpan},
-		{Name: "cpu_total_utilization", Unit: "percent", Resource: series.CPU, amount: percent, share: true, Settle: shortSpan},
-		{Name: "memory_total_usage", Victims: ByMemory, Unit: "bytes", Resource: series.Memory, amount: 1, Settle: shortSpan},
-		{Name: "memory_total_utilization", Victims: ByMemory, Unit: "percent", Resource: series.Memory, amount: percent, share: true, Settle: shortSpan},
+		{Name: "cpu_total_usage", Unit: "millicores", Resource: units.CPU, amount: 1, Settle: shortSpan},
+		{Name: "cpu_total_utilization", Unit: "percent", Resource: units.CPU, amount: percent, share: true, Settle: shortSpan},
+		{Name: "memory_total_usage", Victims: ByMemory, Unit: "bytes", Resource: units.Memory, amount: 1, Settle: shortSpan},
+		{Name: "memory_total_utilization", Victims: ByMemory, Unit: "percent", Resource: units.Memory, amount: percent, share: true, Settle: shortSpan},
 		{Name: "cpu_load_1_min", Unit: "threads", Settle: time.Minute},
 		{Name: "cpu_load_5_min", Unit: "threads", Settle: 5 * time.Minute},
 		{Name: "cpu_load_15_min", Unit: "threads", Settle: 15 * time.Minute},
@@ -109,14 +109,14 @@ func nodeMetrics() []Metric {
 		{Name: "container_cpu_limit", NotUsage: true, Unit: "shares", Settle: shortSpan},
 		{Name: "container_sched_run_queue_time", Unit: "microseconds/s", Settle: sampledSpan},
 		{Name: "exclusive_cpu_idle", NotUsage: true, Unit: "millicores", Settle: shortSpan},
-		{Name: "ext_cpu_total_distribute", Unit: "percent", HolderResource: series.CPU, Settle: shortSpan},
-		{Name: "ext_res_container_cpu_total_usage", Unit: "cores", Resource: series.CPU, amount: milli, elasticOnly: true, Settle: shortSpan},
-		{Name: "ext_res_container_mem_total_usage", Victims: ByMemory, Unit: "bytes", Resource: series.Memory, amount: 1, elasticOnly: true, Settle: shortSpan},
+		{Name: "ext_cpu_total_distribute", Unit: "percent", HolderResource: units.CPU, Settle: shortSpan},
+		{Name: "ext_res_container_cpu_total_usage", Unit: "cores", Resource: units.CPU, amount: milli, elasticOnly: true, Settle: shortSpan},
+		{Name: "ext_res_container_mem_total_usage", Victims: ByMemory, Unit: "bytes", Resource: units.Memory, amount: 1, elasticOnly: true, Settle: shortSpan},
 
-		{Name: "node_cpu_usage_cores", Unit: "cores", Resource: series.CPU, amount: milli, Settle: shortSpan},
-		{Name: "node_cpu_usage_ratio", Unit: "ratio", Resource: series.CPU, amount: 1, share: true, Settle: shortSpan},
-		{Name: "node_memory_usage_bytes", Victims: ByMemory, Unit: "bytes", Resource: series.Memory, amount: 1, Settle: shortSpan},
-		{Name: "node_memory_usage_ratio", Victims: ByMemory, Unit: "ratio", Resource: series.Memory, amount: 1, share: true, Settle: shortSpan},
+		{Name: "node_cpu_usage_cores", Unit: "cores", Resource: units.CPU, amount: milli, Settle: shortSpan},
+		{Name: "node_cpu_usage_ratio", Unit: "ratio", Resource: units.CPU, amount: 1, share: true, Settle: shortSpan},
+		{Name: "node_memory_usage_bytes", Victims: ByMemory, Unit: "bytes", Resource: units.Memory, amount: 1, Settle: shortSpan},
+		{Name: "node_memory_usage_ratio", Victims: ByMemory, Unit: "ratio", Resource: units.Memory, amount: 1, share: true, Settle: shortSpan},
 		{Name: "node_disk_read_bytes_per_second", Victims: ByDiskReadBytes, Unit: "bytes/s", Settle: shortSpan},
 		{Name: "node_disk_write_bytes_per_second", Victims: ByDiskWriteBytes, Unit: "bytes/s", Settle: shortSpan},
 		{Name: "node_disk_reads_per_second", Victims: ByDiskReads, Unit: "reads/s", Settle: shortSpan},
@@ -124,8 +124,8 @@ func nodeMetrics() []Metric {
 		{Name: "node_disk_busy_ratio", Victims: ByDiskWork, Unit: "ratio", Settle: shortSpan},
 		{Name: "node_network_receive_bytes_per_second", Unit: "bytes/s", Settle: shortSpan},
 		{Name: "node_network_transmit_bytes_per_second", Unit: "bytes/s", Settle: shortSpan},
-		{Name: "node_elastic_cpu_distributed_ratio", Unit: "ratio", HolderResource: series.CPU, Settle: shortSpan},
-		{Name: "node_elastic_memory_distributed_ratio", Victims: ByMemory, Unit: "ratio", HolderResource: series.Memory, Settle: shortSpan},
+		{Name: "node_elastic_cpu_distributed_ratio", Unit: "ratio", HolderResource: units.CPU, Settle: shortSpan},
+		{Name: "node_elastic_memory_distributed_ratio", Victims: ByMemory, Unit: "ratio", HolderResource: units.Memory, Settle: shortSpan},
 		{Name: "node_numa_memory_usage_bytes", Victims: ByMemory, Unit: "bytes", Settle: shortSpan},
 		{Name: "node_numa_memory_usage_ratio", Victims: ByMemory, Unit: "ratio", Settle: shortSpan},
 		{Name: "container_cpu_throttled_ratio", Unit: "ratio", Settle: shortSpan},
@@ -139,13 +139,13 @@ func nodeMetrics() []Metric {
 }
 
 // criterionOf returns the criterion that orders victims by their use of a resource.
-func criterionOf(r series.Resource) Criterion {
+func criterionOf(r units.Resource) Criterion {
 	switch r {
-	case series.Memory:
+	case units.Memory:
 		return ByMemory
 	case Disks:
 		return ByDiskWork
-	case series.CPU, NoResource:
+	case units.CPU, NoResource:
 	}
 
 	return ByCPU
@@ -154,7 +154,7 @@ func criterionOf(r series.Resource) Criterion {
 // pressureMetric parses names such as node_pressure_memory_some_avg10_ratio and pod_pressure_cpu_full_avg60_ratio.
 func pressureMetric(name string) (Metric, bool) {
 	spans := map[string]time.Duration{"avg10": 10 * time.Second, "avg60": time.Minute}
-	resources := map[string]series.Resource{"cpu": series.CPU, "memory": series.Memory, "io": Disks}
+	resources := map[string]units.Resource{"cpu": units.CPU, "memory": units.Memory, "io": Disks}
 
 	parts := strings.Split(name, "_")
 	if len(parts) != 6 || parts[0] != "node" && parts[0] != "pod" || parts[1] != "pressure" || parts[3] != "some" && parts[3] != "full" || parts[5] != "ratio" {
@@ -191,7 +191,7 @@ func (r *Rule) NeedsPodDiskUsage() bool {
 }
 
 // throttled reports whether an action on the metric throttles a resource.
-func (m Metric) throttled(a *Action, resource series.Resource) bool {
+func (m Metric) throttled(a *Action, resource units.Resource) bool {
 	return !m.IsDisk() && !m.NotUsage && a.throttles(resource)
 }
 

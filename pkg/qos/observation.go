@@ -7,11 +7,11 @@ import (
 	"math"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Measurement is a value and the time it was measured. The zero value is unknown.
-type Measurement[T series.MilliCPU | series.Bytes | series.Ratio | DiskWork] struct {
+type Measurement[T units.MilliCPU | units.Bytes | units.Ratio | DiskWork] struct {
 	Value T
 	At    time.Time
 }
@@ -71,11 +71,11 @@ func (o *Observation) samples(metric string) (samples []Sample, why string) {
 // Node is the state of the node as a whole.
 type Node struct {
 	// CPUs and Memory are its capacity; 0 if unknown.
-	CPUs   series.MilliCPU
-	Memory series.Bytes
+	CPUs   units.MilliCPU
+	Memory units.Bytes
 	// UsedCPU and UsedMemory are compared with the water marks.
-	UsedCPU    Measurement[series.MilliCPU]
-	UsedMemory Measurement[series.Bytes]
+	UsedCPU    Measurement[units.MilliCPU]
+	UsedMemory Measurement[units.Bytes]
 	// DiskUsageUnavailable is the reason the kernel does not count the disk use of pods; empty if it does or was not read.
 	// DiskUsagePartial reports that writes of dirty pages are not counted.
 	DiskUsageUnavailable string
@@ -84,11 +84,11 @@ type Node struct {
 	Avoided bool
 }
 
-func (n Node) capacity(r series.Resource) float64 {
+func (n Node) capacity(r units.Resource) float64 {
 	switch r {
-	case series.CPU:
+	case units.CPU:
 		return float64(max(n.CPUs, 0))
-	case series.Memory:
+	case units.Memory:
 		return float64(max(n.Memory, 0))
 	case Disks, NoResource:
 	}
@@ -97,17 +97,17 @@ func (n Node) capacity(r series.Resource) float64 {
 }
 
 // used returns the share of the capacity in use.
-func (n Node) used(r series.Resource, now time.Time, maxAge time.Duration) (series.Ratio, bool) {
+func (n Node) used(r units.Resource, now time.Time, maxAge time.Duration) (units.Ratio, bool) {
 	capacity := n.capacity(r)
 	if capacity <= 0 {
 		return 0, false
 	}
 
-	if r == series.CPU {
-		return series.Ratio(float64(n.UsedCPU.Value) / capacity), n.UsedCPU.fresh(now, maxAge)
+	if r == units.CPU {
+		return units.Ratio(float64(n.UsedCPU.Value) / capacity), n.UsedCPU.fresh(now, maxAge)
 	}
 
-	return series.Ratio(float64(n.UsedMemory.Value) / capacity), n.UsedMemory.fresh(now, maxAge)
+	return units.Ratio(float64(n.UsedMemory.Value) / capacity), n.UsedMemory.fresh(now, maxAge)
 }
 
 // Class is a pod's QoS class.
@@ -148,29 +148,29 @@ type Pod struct {
 
 	// UsedCPU is the use over the last interval. UsedMemory is the memory that its eviction makes available, which excludes page cache as the
 	// node's use does. UsedDisks is the disk use, which is sampled less often.
-	UsedCPU    Measurement[series.MilliCPU]
-	UsedMemory Measurement[series.Bytes]
+	UsedCPU    Measurement[units.MilliCPU]
+	UsedMemory Measurement[units.Bytes]
 	UsedDisks  Measurement[DiskWork]
 	// DiskRates are the components of UsedDisks.
 	DiskRates DiskRates
 	// StalledCPU, StalledMemory and StalledDisks are the shares of the last interval, 0 to 1, in which a task of the pod waited for the
 	// resource for any reason. Throttled is the share of its periods that its own limit cut short.
-	StalledCPU, StalledMemory, StalledDisks Measurement[series.Ratio]
-	Throttled                               Measurement[series.Ratio]
+	StalledCPU, StalledMemory, StalledDisks Measurement[units.Ratio]
+	Throttled                               Measurement[units.Ratio]
 	Containers                              []Container
 }
 
 // holds reports whether the pod requests a reclaimed resource.
-func (p *Pod) holds(r series.Resource) bool {
-	return r == series.CPU && p.HoldsCPU || r == series.Memory && p.HoldsMemory
+func (p *Pod) holds(r units.Resource) bool {
+	return r == units.CPU && p.HoldsCPU || r == units.Memory && p.HoldsMemory
 }
 
 // use returns the pod's use of a resource and whether it is known.
-func (p *Pod) use(r series.Resource, now time.Time, maxAge time.Duration) (float64, bool) {
+func (p *Pod) use(r units.Resource, now time.Time, maxAge time.Duration) (float64, bool) {
 	switch r {
-	case series.CPU:
+	case units.CPU:
 		return float64(p.UsedCPU.Value), p.UsedCPU.fresh(now, maxAge)
-	case series.Memory:
+	case units.Memory:
 		return float64(p.UsedMemory.Value), p.UsedMemory.fresh(now, maxAge)
 	case Disks:
 		return float64(p.UsedDisks.Value), p.UsedDisks.fresh(now, maxAge)
@@ -181,7 +181,7 @@ func (p *Pod) use(r series.Resource, now time.Time, maxAge time.Duration) (float
 }
 
 // knownUse returns the pod's use of a resource; 0 if it is unknown.
-func (p *Pod) knownUse(r series.Resource, now time.Time, maxAge time.Duration) float64 {
+func (p *Pod) knownUse(r units.Resource, now time.Time, maxAge time.Duration) float64 {
 	if use, ok := p.use(r, now, maxAge); ok {
 		return use
 	}
@@ -190,26 +190,26 @@ func (p *Pod) knownUse(r series.Resource, now time.Time, maxAge time.Duration) f
 }
 
 // stalled returns the share of time the pod waits for a resource.
-func (p *Pod) stalled(r series.Resource) Measurement[series.Ratio] {
+func (p *Pod) stalled(r units.Resource) Measurement[units.Ratio] {
 	switch r {
-	case series.CPU:
+	case units.CPU:
 		return p.StalledCPU
-	case series.Memory:
+	case units.Memory:
 		return p.StalledMemory
 	case Disks:
 		return p.StalledDisks
 	case NoResource:
 	}
 
-	return Measurement[series.Ratio]{}
+	return Measurement[units.Ratio]{}
 }
 
 // measuredAt returns the time the use of a resource was measured.
-func (p *Pod) measuredAt(r series.Resource) time.Time {
+func (p *Pod) measuredAt(r units.Resource) time.Time {
 	switch r {
-	case series.CPU:
+	case units.CPU:
 		return p.UsedCPU.At
-	case series.Memory:
+	case units.Memory:
 		return p.UsedMemory.At
 	case Disks:
 		return p.UsedDisks.At
@@ -236,7 +236,7 @@ func (r DiskRates) Work() DiskWork {
 }
 
 // Quota is a CPU limit in force, in millicores. 0 means unknown.
-type Quota series.MilliCPU
+type Quota units.MilliCPU
 
 // Unlimited means no limit.
 const Unlimited Quota = math.MaxInt64
@@ -245,14 +245,14 @@ const Unlimited Quota = math.MaxInt64
 type Container struct {
 	ID, Name string
 	// Request and Limit are those of the pod's spec; 0 for none.
-	Request, Limit series.MilliCPU
+	Request, Limit units.MilliCPU
 	// Quota is the limit in force; 0 if it could not be read.
 	Quota   Quota
-	UsedCPU Measurement[series.MilliCPU]
+	UsedCPU Measurement[units.MilliCPU]
 	// RequestMemory and LimitMemory are those of the pod's spec; 0 for none.
-	RequestMemory, LimitMemory series.Bytes
+	RequestMemory, LimitMemory units.Bytes
 	// MemoryHigh is the memory limit in force; 0 if it could not be read or the kernel has none.
 	MemoryHigh MemoryHigh
 	// MemoryUsage is all its memory, WorkingSet the memory without unused page cache.
-	MemoryUsage, WorkingSet Measurement[series.Bytes]
+	MemoryUsage, WorkingSet Measurement[units.Bytes]
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestOrderedVictims checks that each criterion takes precedence over the following ones.
@@ -19,13 +19,13 @@ func TestOrderedVictims(t *testing.T) {
 		{Name: "elastic", Elastic: true, Priority: 2000, Class: Guaranteed, Started: at(0)},
 		{Name: "lower-priority", Priority: -5, Class: Guaranteed, Started: at(0)},
 		{Name: "best-effort", Class: BestEffort, Started: at(0)},
-		{Name: "uses-more", Class: Burstable, UsedCPU: Measurement[series.MilliCPU]{Value: 500}, UsedMemory: Measurement[series.Bytes]{Value: 5 << 30}, Started: at(0)},
+		{Name: "uses-more", Class: Burstable, UsedCPU: Measurement[units.MilliCPU]{Value: 500}, UsedMemory: Measurement[units.Bytes]{Value: 5 << 30}, Started: at(0)},
 		{Name: "younger", Class: Burstable, Started: at(100)},
 		{Name: "a", Class: Burstable, Started: at(50), Namespace: "n1"},
 		{Name: "b", Class: Burstable, Started: at(50), Namespace: "n1"},
 		{Name: "a", Class: Burstable, Started: at(50), Namespace: "n2"},
-		{Name: "guaranteed", Class: Guaranteed, UsedCPU: Measurement[series.MilliCPU]{Value: 900}, UsedMemory: Measurement[series.Bytes]{Value: 9 << 30}, Started: at(200)},
-		{Name: "important", Priority: 7, Class: BestEffort, UsedCPU: Measurement[series.MilliCPU]{Value: 900}, UsedMemory: Measurement[series.Bytes]{Value: 9 << 30}, Started: at(200)},
+		{Name: "guaranteed", Class: Guaranteed, UsedCPU: Measurement[units.MilliCPU]{Value: 900}, UsedMemory: Measurement[units.Bytes]{Value: 9 << 30}, Started: at(200)},
+		{Name: "important", Priority: 7, Class: BestEffort, UsedCPU: Measurement[units.MilliCPU]{Value: 900}, UsedMemory: Measurement[units.Bytes]{Value: 9 << 30}, Started: at(200)},
 	}
 
 	for i := range want {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Actions are the changes of limits and the evictions of a plan.
@@ -106,7 +106,7 @@ type Finding struct {
 	// Gap is the amount to release, in the unit of Resource; PendingRelease is the part of it that terminating pods and planned actions
 	// release.
 	Gap, PendingRelease float64
-	Resource            series.Resource
+	Resource            units.Resource
 	// Shortfall is the part of the gap left after all planned actions.
 	Shortfall float64
 	// Reason explains the phase: why a metric is unknown, why nothing is done, which pods were spared.
@@ -150,12 +150,12 @@ type Throttle struct {
 	// Original is the quota before the first throttle.
 	Original Quota
 	// Freed is the reduction of use in millicores; negative when CPU is restored.
-	Freed series.MilliCPU
+	Freed units.MilliCPU
 	// Step is the share by which the quota is lowered and raised.
-	Step series.Ratio
+	Step units.Ratio
 	// Weight is the share of its CPU weight that the pod keeps, 0 to 1; 0 for all of it. It is lowered only for pods without a claim to
 	// CPU, on reclaimed capacity or BestEffort, so that other pods run first.
-	Weight series.Ratio
+	Weight units.Ratio
 	Rule   string
 	Reason string
 }
@@ -168,7 +168,7 @@ type Eviction struct {
 	GracePeriod   time.Duration
 	// Freed is the pod's use of Resource in millicores or bytes; for disks in the unit of Criterion.
 	Freed    float64
-	Resource series.Resource
+	Resource units.Resource
 	// Criterion is the order in which the victim was chosen.
 	Criterion Criterion
 	Rule      string
@@ -188,13 +188,13 @@ func (q Quota) String() string {
 }
 
 // formatAmount formats an amount of a resource for messages.
-func formatAmount(r series.Resource, amount float64) string {
+func formatAmount(r units.Resource, amount float64) string {
 	switch r {
-	case series.CPU:
+	case units.CPU:
 		return fmt.Sprintf("%.0fm cpu", amount)
 	case Disks:
 		return fmt.Sprintf("%.0f disk operations/s", amount)
-	case series.Memory, NoResource:
+	case units.Memory, NoResource:
 	}
 
 	return fmt.Sprintf("%.0f MiB memory", amount/(1<<20))

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func at(seconds int) time.Time { return time.Unix(1_000_000+int64(seconds), 0) }
@@ -107,8 +107,8 @@ func TestEvaluate_Unknown(t *testing.T) {
 
 func TestLookup(t *testing.T) {
 	for name, want := range map[string]Metric{
-		"cpu_total_usage":                      {Resource: series.CPU, Unit: "millicores", Settle: 10 * time.Second},
-		"memory_total_utilization":             {Resource: series.Memory, Unit: "percent", Settle: 10 * time.Second},
+		"cpu_total_usage":                      {Resource: units.CPU, Unit: "millicores", Settle: 10 * time.Second},
+		"memory_total_utilization":             {Resource: units.Memory, Unit: "percent", Settle: 10 * time.Second},
 		"node_pressure_cpu_some_avg10_ratio":   {Unit: "ratio", Settle: 10 * time.Second},
 		"pod_pressure_memory_full_avg60_ratio": {Unit: "ratio", Settle: time.Minute},
 		"cpu_load_15_min":                      {Unit: "threads", Settle: 15 * time.Minute},
@@ -155,7 +155,7 @@ func TestToAmount(t *testing.T) {
 // TestThrottleRecords checks that a record keeps the state before the first step and is dropped at the full restore.
 func TestThrottleRecords(t *testing.T) {
 	var s State
-	throttle := func(id string, from, to Quota, frees series.MilliCPU) {
+	throttle := func(id string, from, to Quota, frees units.MilliCPU) {
 		s.RecordThrottle(Throttle{ContainerID: id, From: from, To: to, Original: Unlimited, Freed: frees, Step: 0.5})
 	}
 	throttle("b", Unlimited, 500, 300)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestDecide_ReclaimedCapacity checks that a metric of reserved reclaimed capacity evicts only holders of that resource, one at a time, whatever they
@@ -16,8 +16,8 @@ import (
 func TestDecide_ReclaimedCapacity(t *testing.T) {
 	const metricCPU, metricMemory = "ext_cpu_total_distribute", "node_elastic_memory_distributed_ratio"
 	pod := func(name string, change func(*Pod)) Pod {
-		p := Pod{UID: name, Namespace: "n", Name: name, Class: BestEffort, Allowed: []string{"go"}, UsedCPU: Measurement[series.MilliCPU]{Value: 500, At: at(0)}}
-		p.UsedMemory = Measurement[series.Bytes]{Value: 1 << 30, At: at(0)}
+		p := Pod{UID: name, Namespace: "n", Name: name, Class: BestEffort, Allowed: []string{"go"}, UsedCPU: Measurement[units.MilliCPU]{Value: 500, At: at(0)}}
+		p.UsedMemory = Measurement[units.Bytes]{Value: 1 << 30, At: at(0)}
 		change(&p)
 
 		return p
@@ -33,7 +33,7 @@ func TestDecide_ReclaimedCapacity(t *testing.T) {
 	unmeasured := pod("unmeasured", func(p *Pod) {
 		p.Elastic = true
 		p.HoldsCPU = true
-		p.UsedCPU = Measurement[series.MilliCPU]{}
+		p.UsedCPU = Measurement[units.MilliCPU]{}
 	})
 
 	cache := pod("cache", func(p *Pod) {

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // planCPURestore plans the CPU quotas to raise.
@@ -21,8 +21,8 @@ func (d decision) planCPURestore(findings []Finding, changed map[limitKey]bool) 
 			From:          step.container.Quota,
 			To:            step.to,
 			Original:      step.record.Original,
-			Freed:         -series.MilliCPU(step.gain),
-			Weight:        step.pod.reducedWeight(step.to, series.MilliCPU(step.record.Before)),
+			Freed:         -units.MilliCPU(step.gain),
+			Weight:        step.pod.reducedWeight(step.to, units.MilliCPU(step.record.Before)),
 			Reason:        step.reason,
 		})
 	}
@@ -41,7 +41,7 @@ func (d decision) planMemoryRestore(findings []Finding, changed map[limitKey]boo
 			From:          step.container.MemoryHigh,
 			To:            step.to,
 			Original:      step.record.Original,
-			Freed:         -max(series.Bytes(step.gain), 1),
+			Freed:         -max(units.Bytes(step.gain), 1),
 			Reason:        step.reason,
 		})
 	}
@@ -66,7 +66,7 @@ func (o *Observation) mostImportant(throttled func(id string) bool) []*Pod {
 // headroom returns how much of a resource may be restored before a rule fires that may throttle the pod or evicts for the resource: no pod
 // is evicted for what another one regains. blocked reports that such a rule has fired and not ended, mayThrottle that a rule may throttle
 // the pod.
-func (d decision) headroom(findings []Finding, p *Pod, resource series.Resource) (room float64, blocked, mayThrottle bool) {
+func (d decision) headroom(findings []Finding, p *Pod, resource units.Resource) (room float64, blocked, mayThrottle bool) {
 	room = math.Inf(1)
 	for i := range d.policy.Rules {
 		r := &d.policy.Rules[i]
@@ -94,7 +94,7 @@ func (d decision) headroom(findings []Finding, p *Pod, resource series.Resource)
 
 // headroomBelow returns how much of a resource is free below a rule's threshold and its margin, infinite if the metric does not determine
 // it. blocked reports that nothing may be restored now.
-func (d decision) headroomBelow(r *Rule, f *Finding, resource series.Resource) (room float64, blocked bool) {
+func (d decision) headroomBelow(r *Rule, f *Finding, resource units.Resource) (room float64, blocked bool) {
 	st := d.state.rules[r.Name]
 	switch f.Phase {
 	case Firing, Falling, Held:
@@ -121,7 +121,7 @@ func (d decision) headroomBelow(r *Rule, f *Finding, resource series.Resource) (
 
 // cpuLimits describes how quotas are compared and raised.
 func cpuLimits() limitKind[Quota] {
-	return limitKind[Quota]{series.CPU, func(c *Container) Quota { return c.Quota }, sameQuota, raiseQuota}
+	return limitKind[Quota]{units.CPU, func(c *Container) Quota { return c.Quota }, sameQuota, raiseQuota}
 }
 
 // sameQuota compares quotas, which are rounded to a millicore.
@@ -131,7 +131,7 @@ func sameQuota(a, b Quota) bool {
 
 // raiseQuota returns the next quota, one step up.
 func raiseQuota(record *throttleRecord[Quota], room float64) Quota {
-	step := max(series.MilliCPU(float64(record.Set)*float64(record.Step)), minQuota)
+	step := max(units.MilliCPU(float64(record.Set)*float64(record.Step)), minQuota)
 	to := record.Set + Quota(step)
 	end := record.restoreTarget()
 	if to >= end {
@@ -155,7 +155,7 @@ func raiseQuota(record *throttleRecord[Quota], room float64) Quota {
 
 // memoryLimits describes how memory limits are compared and raised.
 func memoryLimits() limitKind[MemoryHigh] {
-	return limitKind[MemoryHigh]{series.Memory, func(c *Container) MemoryHigh { return c.MemoryHigh }, sameMemoryHigh, raiseMemoryHigh}
+	return limitKind[MemoryHigh]{units.Memory, func(c *Container) MemoryHigh { return c.MemoryHigh }, sameMemoryHigh, raiseMemoryHigh}
 }
 
 // sameMemoryHigh compares limits, which the kernel rounds to pages.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ruleState is the state of a rule between measurements.
@@ -184,9 +184,9 @@ type Policy struct {
 	// Rules are in the order in which they act.
 	Rules []Rule
 	// WaterMarks are the shares of the capacity in use below which no pod is evicted; resources without an entry have none.
-	WaterMarks map[series.Resource]series.Ratio
+	WaterMarks map[units.Resource]units.Ratio
 	// Unthrottled lists resources that trigger evictions but are never throttled, so that evictions do not wait for throttles.
-	Unthrottled map[series.Resource]bool
+	Unthrottled map[units.Resource]bool
 	// Limits bound the actions.
 	Limits Limits
 }
@@ -197,10 +197,10 @@ type Limits struct {
 	MaxEvictions   int
 	EvictionWindow time.Duration
 	// Excess is the share to release beyond the excess over a threshold, so that the node does not stay right at it.
-	Excess series.Ratio
+	Excess units.Ratio
 	// RestoreMargin is the share of a threshold that stays free when CPU is restored; without it the next measurement would exceed the
 	// threshold again.
-	RestoreMargin series.Ratio
+	RestoreMargin units.Ratio
 	// UnknownHold is how long the actions of a rule stay while its metric is unknown, or the cool-down if that is longer.
 	UnknownHold time.Duration
 	// StuckAfter is how long beyond its grace period a terminating pod still counts as about to end.
@@ -260,9 +260,9 @@ type Action struct {
 // CPUThrottling lowers the CPU quota of pods.
 type CPUThrottling struct {
 	// Step is the share by which a container's quota, or its use if lower, is reduced per measurement, and restored.
-	Step series.Ratio
+	Step units.Ratio
 	// Floor is the share of its limit that a container keeps; it always keeps its request.
-	Floor series.Ratio
+	Floor units.Ratio
 }
 
 // EvictionSettings evict pods.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // termination describes a pod that terminates or whose eviction was requested.
@@ -17,8 +17,8 @@ type termination struct {
 	requested   bool // the outcome is not known yet
 	terminating bool // was seen terminating
 	absent      bool // was missing in the last observation
-	cpu         series.MilliCPU
-	memory      series.Bytes
+	cpu         units.MilliCPU
+	memory      units.Bytes
 }
 
 // evictionPause is a time without evictions.
@@ -164,13 +164,13 @@ func (s *State) reconcilePods(o *Observation, l Limits) {
 }
 
 // pendingRelease returns how much of a resource terminating pods will release.
-func (s *State) pendingRelease(r series.Resource, now time.Time, l Limits) (sum float64) {
+func (s *State) pendingRelease(r units.Resource, now time.Time, l Limits) (sum float64) {
 	for _, v := range s.terminating {
 		if now.Sub(v.since) > v.grace+l.StuckAfter {
 			continue
 		}
 
-		if r == series.CPU {
+		if r == units.CPU {
 			sum += float64(v.cpu)
 		} else {
 			sum += float64(v.memory)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // memoryRule evicts above 1000 bytes, without excess.
@@ -28,7 +28,7 @@ func memoryObservation(seconds int, used float64, uses ...int64) *Observation {
 	for i, use := range uses {
 		name := fmt.Sprint("p", i)
 		p := Pod{UID: name, Namespace: "n", Name: name, Priority: int32(i), Class: Burstable, Grace: 30 * time.Second, Allowed: []string{"a"}}
-		p.UsedMemory = Measurement[series.Bytes]{Value: series.Bytes(use), At: at(seconds)}
+		p.UsedMemory = Measurement[units.Bytes]{Value: units.Bytes(use), At: at(seconds)}
 		o.Pods = append(o.Pods, p)
 	}
 
@@ -87,7 +87,7 @@ func TestPendingRelease_Unmeasured(t *testing.T) {
 	Decide(&policy, memoryObservation(1, 1500, 600, 600), &s)
 
 	o := memoryObservation(2, 1500, 600, 600)
-	o.Pods[0].UsedMemory = Measurement[series.Bytes]{}
+	o.Pods[0].UsedMemory = Measurement[units.Bytes]{}
 	if got := Decide(&policy, o, &s); len(got.Evictions) > 0 || got.Rules[0].PendingRelease != 600 {
 		t.Errorf("evictions %v, pending release %g, want none and 600", podNames(got.Evictions), got.Rules[0].PendingRelease)
 	}
@@ -119,8 +119,8 @@ func TestWithholdReasons(t *testing.T) {
 		NotWithheld:         func(*Policy, *Observation, *State) {},
 		WithheldNoCandidate: func(_ *Policy, o *Observation, _ *State) { o.Pods[0].ExemptReason = "static pod" },
 		WithheldByWaterMark: func(p *Policy, o *Observation, _ *State) {
-			p.WaterMarks = map[series.Resource]series.Ratio{series.Memory: 0.9}
-			o.Node.UsedMemory = Measurement[series.Bytes]{Value: 1500, At: o.At}
+			p.WaterMarks = map[units.Resource]units.Ratio{units.Memory: 0.9}
+			o.Node.UsedMemory = Measurement[units.Bytes]{Value: 1500, At: o.At}
 		},
 		WithheldByRate: func(_ *Policy, o *Observation, s *State) {
 			for i := range 5 {
@@ -151,7 +151,7 @@ func TestDecide_LargestMemoryUser(t *testing.T) {
 		o.Pods = memoryObservation(0, 0, 100, 900).Pods
 		for i := range o.Pods {
 			o.Pods[i].Priority = 0
-			o.Pods[i].UsedCPU = Measurement[series.MilliCPU]{Value: series.MilliCPU(1000 - 900*i), At: o.At}
+			o.Pods[i].UsedCPU = Measurement[units.MilliCPU]{Value: units.MilliCPU(1000 - 900*i), At: o.At}
 		}
 
 		got := Decide(&policy, o, &State{})
@@ -205,7 +205,7 @@ func TestPendingRelease_PodGone(t *testing.T) {
 		for _, name := range names {
 			o.Pods = append(o.Pods, Pod{
 				UID: name, Namespace: "n", Name: name, Class: BestEffort, Allowed: []string{"evict"}, Grace: 30 * time.Second,
-				UsedMemory: Measurement[series.Bytes]{Value: 4 << 30, At: o.At},
+				UsedMemory: Measurement[units.Bytes]{Value: 4 << 30, At: o.At},
 			})
 		}
 

@@ -8,11 +8,11 @@ import (
 	"math"
 	"strconv"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // minQuota is the least quota the kernel accepts: 1 ms of the usual period of 100 ms.
-const minQuota series.MilliCPU = 10
+const minQuota units.MilliCPU = 10
 
 // noCandidate is the reason when an action may be taken on no pod of the node.
 const noCandidate = "no PodQOS allows this action on a pod of this node"
@@ -45,7 +45,7 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 			}
 
 			c := &p.Containers[i]
-			if earlier.limits[limitKey{series.CPU, c.ID}] {
+			if earlier.limits[limitKey{units.CPU, c.ID}] {
 				otherRules++
 				continue
 			}
@@ -66,7 +66,7 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 			before := c.UsedCPU.Value
 			if record := d.state.quotas[c.ID]; record != nil {
 				original = record.Original
-				before = series.MilliCPU(record.Before)
+				before = units.MilliCPU(record.Before)
 			}
 
 			remaining -= float64(freed)
@@ -104,21 +104,21 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 }
 
 // reducedWeight returns the share of its CPU weight that a pod keeps with a quota: the share of its previous use.
-func (p *Pod) reducedWeight(to Quota, before series.MilliCPU) series.Ratio {
+func (p *Pod) reducedWeight(to Quota, before units.MilliCPU) units.Ratio {
 	const minWeight = 0.01
 	if !p.Elastic && p.Class != BestEffort || before <= 0 || to == Unlimited {
 		return 0
 	}
 
-	return min(max(series.Ratio(float64(to)/float64(before)), minWeight), 1)
+	return min(max(units.Ratio(float64(to)/float64(before)), minWeight), 1)
 }
 
 // nextQuota returns the next quota of a container and the reduction of its use; 0 for none.
-func nextQuota(c *Container, t *CPUThrottling, gap float64, quantified bool) (Quota, series.MilliCPU) {
+func nextQuota(c *Container, t *CPUThrottling, gap float64, quantified bool) (Quota, units.MilliCPU) {
 	used := c.UsedCPU.Value
 	base := used
 	if c.Quota != Unlimited {
-		base = min(base, series.MilliCPU(c.Quota))
+		base = min(base, units.MilliCPU(c.Quota))
 	}
 
 	to := ceilMilli(float64(base) * (1 - float64(t.Step)))
@@ -128,7 +128,7 @@ func nextQuota(c *Container, t *CPUThrottling, gap float64, quantified bool) (Qu
 	}
 
 	to = max(to, c.Request, ceilMilli(float64(c.Limit)*float64(t.Floor)), minQuota)
-	if to >= used || c.Quota != Unlimited && to >= series.MilliCPU(c.Quota) {
+	if to >= used || c.Quota != Unlimited && to >= units.MilliCPU(c.Quota) {
 		return 0, 0
 	}
 
@@ -136,4 +136,4 @@ func nextQuota(c *Container, t *CPUThrottling, gap float64, quantified bool) (Qu
 }
 
 // ceilMilli rounds up to whole millicores, ignoring floating-point noise.
-func ceilMilli(m float64) series.MilliCPU { return series.MilliCPU(math.Ceil(m - 1e-6)) }
+func ceilMilli(m float64) units.MilliCPU { return units.MilliCPU(math.Ceil(m - 1e-6)) }

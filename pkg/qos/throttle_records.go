@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // limit is a CPU or memory limit in force; 0 means unknown, noLimit none.
@@ -25,7 +25,7 @@ type throttleRecord[L limit] struct {
 	// Before is the use at the first throttle: a container without a limit of its own is restored up to it in steps.
 	Before L
 	// Step is the last share by which the CPU quota was lowered.
-	Step series.Ratio
+	Step units.Ratio
 
 	// pending is a limit being written.
 	pending L
@@ -105,7 +105,7 @@ func (r throttleRecords[L]) reconcile(o *Observation, kind limitKind[L]) {
 
 // limitKind describes how the limits of a resource are read, compared and raised.
 type limitKind[L limit] struct {
-	resource series.Resource
+	resource units.Resource
 	inForce  func(*Container) L
 	// same compares two limits up to the kernel's rounding.
 	same func(a, b L) bool
@@ -115,7 +115,7 @@ type limitKind[L limit] struct {
 
 // limitKey identifies a CPU or memory limit of a container.
 type limitKey struct {
-	resource  series.Resource
+	resource  units.Resource
 	container string
 }
 

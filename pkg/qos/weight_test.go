@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestThrottleWeight checks that pods without a claim to CPU keep the same share of their weight as of their CPU, in both directions, and
@@ -40,11 +40,11 @@ func TestThrottleWeight(t *testing.T) {
 			var s State
 			c := &o.Pods[0].Containers[0]
 
-			tick := func(node float64, used series.MilliCPU) []Throttle {
+			tick := func(node float64, used units.MilliCPU) []Throttle {
 				o.At = o.At.Add(time.Second)
 				o.Samples = map[string][]Sample{"cpu_total_usage": {{Value: node, At: o.At}}}
 
-				c.UsedCPU = Measurement[series.MilliCPU]{Value: used, At: o.At}
+				c.UsedCPU = Measurement[units.MilliCPU]{Value: used, At: o.At}
 				plan := Decide(&policy, &o, &s)
 				for _, th := range plan.Throttles {
 					s.RecordThrottle(th)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Pod is a pod of a hot node.
@@ -68,7 +68,7 @@ type Move struct {
 	From, To int
 	Heat     Heat
 	// Before and After are the load of the hot node by the resource of Heat, and ToLoad that of the other with the pod.
-	Before, After, ToLoad series.Ratio
+	Before, After, ToLoad units.Ratio
 }
 
 // Refusal is a pod, or a hot node as a whole, that is not moved.
@@ -176,10 +176,10 @@ func (d *decision) cool(from int) {
 
 // next returns the cheapest pod that can be moved: of the lowest priority, then of the lowest deletion cost; of
 // equals the smallest that alone brings the node to its target, else the largest, so that few pods are moved.
-func (d *decision) next(from int, heat Heat, load, target series.Ratio) (Move, bool) {
+func (d *decision) next(from int, heat Heat, load, target units.Ratio) (Move, bool) {
 	node := &d.Nodes[from]
 	order := make([]*Pod, 0, len(node.Pods))
-	share := func(p *Pod) series.Ratio { return d.share(from, heat.Resource, p.Use) }
+	share := func(p *Pod) units.Ratio { return d.share(from, heat.Resource, p.Use) }
 	// The reasons of the largest pods come first: they make the node hot.
 	for _, i := range largest(node.Pods, share) {
 		p := &node.Pods[i]
@@ -229,7 +229,7 @@ func (d *decision) next(from int, heat Heat, load, target series.Ratio) (Move, b
 }
 
 // largest returns the indexes of pods by descending usage.
-func largest(pods []Pod, share func(*Pod) series.Ratio) []int {
+func largest(pods []Pod, share func(*Pod) units.Ratio) []int {
 	order := make([]int, len(pods))
 	for i := range order {
 		order[i] = i
@@ -249,12 +249,12 @@ func boolToInt(b bool) int {
 
 // minRelief is the smallest usage of a pod, as a share of the node, that is worth a move: going from 99 % to 98 %
 // disturbs a pod without benefit.
-const minRelief series.Ratio = 0.02
+const minRelief units.Ratio = 0.02
 
 // alreadyMoved is the reason for a pod that the plan moves already.
 const alreadyMoved = "it is moved already"
 
-func (d *decision) blocked(p *Pod, share series.Ratio) string {
+func (d *decision) blocked(p *Pod, share units.Ratio) string {
 	if slices.ContainsFunc(d.plan.Moves, func(m Move) bool { return m.Pod.UID == p.UID }) {
 		return alreadyMoved
 	}
@@ -267,7 +267,7 @@ func (d *decision) blocked(p *Pod, share series.Ratio) string {
 	case share < minRelief:
 		return fmt.Sprintf("it uses %.1f %% of the node: too little to be worth a move", 100*share)
 	case d.moved[p.Workload] >= d.Limits.PerWorkload:
-		return fmt.Sprintf("%s of its workload moved already", series.FormatCount(d.moved[p.Workload], "pod"))
+		return fmt.Sprintf("%s of its workload moved already", units.FormatCount(d.moved[p.Workload], "pod"))
 	}
 
 	for _, b := range p.Budgets {
@@ -280,7 +280,7 @@ func (d *decision) blocked(p *Pod, share series.Ratio) string {
 }
 
 // destination returns the node with the least resulting load.
-func (d *decision) destination(from int, resource series.Resource, p *Pod) (best int, load series.Ratio, why string) {
+func (d *decision) destination(from int, resource units.Resource, p *Pod) (best int, load units.Ratio, why string) {
 	best = -1
 	// Reasons are counted, so that the message names the most frequent ones.
 	reasons := map[string]int{}
@@ -313,7 +313,7 @@ func (d *decision) destination(from int, resource series.Resource, p *Pod) (best
 }
 
 // loadWithPod returns the load of a node with the pod, or why it must not get it.
-func (d *decision) loadWithPod(i int, resource series.Resource, use nodeload.Amount) (series.Ratio, string) {
+func (d *decision) loadWithPod(i int, resource units.Resource, use nodeload.Amount) (units.Ratio, string) {
 	n := d.loads[i]
 	now := d.Now.UnixNano()
 
@@ -326,8 +326,8 @@ func (d *decision) loadWithPod(i int, resource series.Resource, use nodeload.Amo
 	}
 
 	// The node must stay below the mark of every resource, whichever made the other node hot.
-	var load series.Ratio
-	for _, r := range []series.Resource{series.CPU, series.Memory} {
+	var load units.Ratio
+	for _, r := range []units.Resource{units.CPU, units.Memory} {
 		marks, marked := d.Fleet.Rules.Policy.Marks[r]
 		gauge, measured := d.Fleet.Rules.Policy.Gauge(r)
 		if !marked || !measured {
@@ -353,7 +353,7 @@ func (d *decision) loadWithPod(i int, resource series.Resource, use nodeload.Amo
 }
 
 // share returns a pod's usage of a resource as a share of a node.
-func (d *decision) share(node int, resource series.Resource, use nodeload.Amount) series.Ratio {
+func (d *decision) share(node int, resource units.Resource, use nodeload.Amount) units.Ratio {
 	gauge, ok := d.Fleet.Rules.Policy.Gauge(resource)
 	if !ok {
 		return 0

@@ -12,7 +12,7 @@ import (
 
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/rebalance"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var now = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -23,8 +23,8 @@ func rules(t *testing.T) *nodeload.Rules {
 	policy, err := nodeload.NewPolicy(nodeload.Spec{
 		Metrics:    []nodeload.Metric{{Name: "cpu_usage_avg_5m", Period: time.Minute}, {Name: "mem_usage_avg_5m", Period: time.Minute}},
 		Predicates: []nodeload.NamedLimit{{Name: "cpu_usage_avg_5m", Max: 0.65}},
-		Marks: map[series.Resource]nodeload.WaterMarks{
-			series.CPU: {Low: 0.3, Schedule: 0.7, Evict: 0.85}, series.Memory: {Low: 0.3, Schedule: 0.7, Evict: 0.85},
+		Marks: map[units.Resource]nodeload.WaterMarks{
+			units.CPU: {Low: 0.3, Schedule: 0.7, Evict: 0.85}, units.Memory: {Low: 0.3, Schedule: 0.7, Evict: 0.85},
 		},
 	})
 	if err != nil {
@@ -39,12 +39,12 @@ func rules(t *testing.T) *nodeload.Rules {
 	return r
 }
 
-func samples(cpu, memory series.Ratio, at time.Time) []nodeload.Sample {
+func samples(cpu, memory units.Ratio, at time.Time) []nodeload.Sample {
 	return []nodeload.Sample{{Value: cpu, Time: at}, {Value: memory, Time: at}}
 }
 
 // node has ten cores and a hundred gibibytes.
-func node(r *nodeload.Rules, cpu, memory series.Ratio, at time.Time) *nodeload.Node {
+func node(r *nodeload.Rules, cpu, memory units.Ratio, at time.Time) *nodeload.Node {
 	return r.NodeAt(nodeload.Report{
 		Capacity: nodeload.Amount{CPU: 10_000, Memory: 100 << 30},
 		Samples:  samples(cpu, memory, at),
@@ -54,18 +54,18 @@ func node(r *nodeload.Rules, cpu, memory series.Ratio, at time.Time) *nodeload.N
 func pod(name string, cores float64, priority int32) rebalance.Pod {
 	return rebalance.Pod{
 		Namespace: "ns", Name: name, UID: name, Priority: priority, Workload: name,
-		Use: nodeload.Amount{CPU: series.MilliCPU(cores * 1000), Memory: 1 << 20},
+		Use: nodeload.Amount{CPU: units.MilliCPU(cores * 1000), Memory: 1 << 20},
 	}
 }
 
 // input has one hot node and others with the loads given.
-func input(r *nodeload.Rules, pods []rebalance.Pod, others ...series.Ratio) rebalance.Input {
+func input(r *nodeload.Rules, pods []rebalance.Pod, others ...units.Ratio) rebalance.Input {
 	in := rebalance.Input{
 		Now: now, Limits: rebalance.Limits{Total: 10, PerNode: 10, PerWorkload: 1},
 		Fits: func(*rebalance.Pod, int) string { return "" },
 		Nodes: []rebalance.Node{{
 			Name: "hot", Load: node(r, 0.95, 0.2, now), Pods: pods,
-			Hot: []rebalance.Heat{{Resource: series.CPU, Load: 0.95, Evict: 0.85, Rounds: 3}},
+			Hot: []rebalance.Heat{{Resource: units.CPU, Load: 0.95, Evict: 0.85, Rounds: 3}},
 		}},
 	}
 
@@ -96,34 +96,34 @@ func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*rebalance.Input)
 		pods   []rebalance.Pod
-		others []series.Ratio
+		others []units.Ratio
 		want   string
 		reason string
 	}{
-		"the smallest that is enough": {nil, []rebalance.Pod{pod("a", 4, 0), pod("b", 2.6, 0), pod("c", 1, 0)}, []series.Ratio{0.3, 0.2}, "b->2", ""},
-		"several, the largest first":  {nil, []rebalance.Pod{pod("a", 1, 0), pod("b", 2, 0), pod("c", 0.4, 0), pod("d", 1.1, 0)}, []series.Ratio{0.1}, "b->1 a->1", ""},
-		"the lowest priority first":   {nil, []rebalance.Pod{pod("a", 2.6, 100), pod("b", 0.5, 0)}, []series.Ratio{0.1}, "b->1 a->1", ""},
-		"too small to help":           {nil, []rebalance.Pod{pod("a", 0.19, 0)}, []series.Ratio{0.1}, "", "too little to be worth a move"},
-		"nothing known of its use":    {nil, []rebalance.Pod{pod("a", 0, 0)}, []series.Ratio{0.1}, "", "what it uses is not known"},
-		"no room below the limits":    {nil, []rebalance.Pod{pod("a", 2.6, 0)}, []series.Ratio{0.5}, "", "closed by cpu_usage_avg_5m"},
-		"the other would become hot":  {nil, []rebalance.Pod{pod("a", 5, 0)}, []series.Ratio{0.3}, "", "would become hot"},
+		"the smallest that is enough": {nil, []rebalance.Pod{pod("a", 4, 0), pod("b", 2.6, 0), pod("c", 1, 0)}, []units.Ratio{0.3, 0.2}, "b->2", ""},
+		"several, the largest first":  {nil, []rebalance.Pod{pod("a", 1, 0), pod("b", 2, 0), pod("c", 0.4, 0), pod("d", 1.1, 0)}, []units.Ratio{0.1}, "b->1 a->1", ""},
+		"the lowest priority first":   {nil, []rebalance.Pod{pod("a", 2.6, 100), pod("b", 0.5, 0)}, []units.Ratio{0.1}, "b->1 a->1", ""},
+		"too small to help":           {nil, []rebalance.Pod{pod("a", 0.19, 0)}, []units.Ratio{0.1}, "", "too little to be worth a move"},
+		"nothing known of its use":    {nil, []rebalance.Pod{pod("a", 0, 0)}, []units.Ratio{0.1}, "", "what it uses is not known"},
+		"no room below the limits":    {nil, []rebalance.Pod{pod("a", 2.6, 0)}, []units.Ratio{0.5}, "", "closed by cpu_usage_avg_5m"},
+		"the other would become hot":  {nil, []rebalance.Pod{pod("a", 5, 0)}, []units.Ratio{0.3}, "", "would become hot"},
 		"nobody else":                 {nil, []rebalance.Pod{pod("a", 2.6, 0)}, nil, "", "there is none"},
 		"blocked": {
 			func(in *rebalance.Input) { in.Nodes[0].Pods[0].Blocked = "belongs to a DaemonSet" },
 			[]rebalance.Pod{pod("a", 2.6, 0)},
-			[]series.Ratio{0.1},
+			[]units.Ratio{0.1},
 			"", "DaemonSet",
 		},
 		"does not fit": {
 			func(in *rebalance.Input) { in.Fits = func(*rebalance.Pod, int) string { return "has a taint" } },
 			[]rebalance.Pod{pod("a", 2.6, 0)},
-			[]series.Ratio{0.1},
+			[]units.Ratio{0.1},
 			"", "1 has a taint",
 		},
 		"cooling down": {
 			func(in *rebalance.Input) { in.Nodes[0].Cooling = true },
 			[]rebalance.Pod{pod("a", 2.6, 0)},
-			[]series.Ratio{0.1},
+			[]units.Ratio{0.1},
 			"", "cooling down",
 		},
 		"a budget of none": {
@@ -132,7 +132,7 @@ func TestDecide(t *testing.T) {
 				in.Allowed = []int32{0}
 			},
 			[]rebalance.Pod{pod("a", 2.6, 0)},
-			[]series.Ratio{0.1},
+			[]units.Ratio{0.1},
 			"", "disruption budget",
 		},
 		"a budget of one": {func(in *rebalance.Input) {
@@ -140,35 +140,35 @@ func TestDecide(t *testing.T) {
 			for i := range in.Nodes[0].Pods {
 				in.Nodes[0].Pods[i].Budgets = []int{0}
 			}
-		}, []rebalance.Pod{pod("a", 1, 0), pod("b", 1, 0)}, []series.Ratio{0.1}, "a->1", ""},
+		}, []rebalance.Pod{pod("a", 1, 0), pod("b", 1, 0)}, []units.Ratio{0.1}, "a->1", ""},
 		"one of a workload": {
 			func(in *rebalance.Input) { in.Nodes[0].Pods[1].Workload = "a" },
 			[]rebalance.Pod{pod("a", 1, 0), pod("b", 1, 0)},
-			[]series.Ratio{0.1},
+			[]units.Ratio{0.1},
 			"a->1", "",
 		},
 		"the limit of a node": {
 			func(in *rebalance.Input) { in.Limits.PerNode = 1 },
 			[]rebalance.Pod{pod("a", 1, 0), pod("b", 1, 0)},
-			[]series.Ratio{0.1},
+			[]units.Ratio{0.1},
 			"a->1", "",
 		},
 		"the limit of all": {
 			func(in *rebalance.Input) { in.Limits.Total = 1 },
 			[]rebalance.Pod{pod("a", 1, 0), pod("b", 1, 0)},
-			[]series.Ratio{0.1},
+			[]units.Ratio{0.1},
 			"a->1", "limit of 1 moves",
 		},
 		"the other's load is stale": {
 			func(in *rebalance.Input) { in.Nodes[1].Load = node(rules(t), 0.1, 0.1, now.Add(-time.Hour)) },
 			[]rebalance.Pod{pod("a", 1, 0)},
-			[]series.Ratio{0.1},
+			[]units.Ratio{0.1},
 			"", "not known",
 		},
 		"the other is hot as well": {
 			func(in *rebalance.Input) { in.Nodes[1].Hot = in.Nodes[0].Hot },
 			[]rebalance.Pod{pod("a", 1, 0)},
-			[]series.Ratio{0.1},
+			[]units.Ratio{0.1},
 			"", "hot itself",
 		},
 	} {
@@ -212,9 +212,9 @@ func TestDecide_Random(t *testing.T) {
 			pods = append(pods, p)
 		}
 
-		others := make([]series.Ratio, random.IntN(6))
+		others := make([]units.Ratio, random.IntN(6))
 		for i := range others {
-			others[i] = series.Ratio(random.Float64())
+			others[i] = units.Ratio(random.Float64())
 		}
 
 		in := input(r, pods, others...)
@@ -251,7 +251,7 @@ func TestDecide_Random(t *testing.T) {
 func TestStreaks(t *testing.T) {
 	r := rules(t)
 	var s rebalance.Streaks
-	look := func(cpu series.Ratio, age time.Duration) int {
+	look := func(cpu units.Ratio, age time.Duration) int {
 		heat := s.Look("n", r.Policy, samples(cpu, 0.1, now.Add(-age)), now)
 		if len(heat) == 0 {
 			return 0
@@ -261,7 +261,7 @@ func TestStreaks(t *testing.T) {
 	}
 
 	for i, step := range []struct {
-		cpu  series.Ratio
+		cpu  units.Ratio
 		age  time.Duration
 		want int
 	}{
@@ -285,7 +285,7 @@ func TestStreaks(t *testing.T) {
 	}
 
 	both := s.Look("m", r.Policy, samples(0.87, 0.99, now), now)
-	if len(both) != 2 || both[0].Resource != series.Memory {
+	if len(both) != 2 || both[0].Resource != units.Memory {
 		t.Errorf("Look = %+v, want the hotter resource, memory, first", both)
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Heat is the resource by which a node is hot.
 type Heat struct {
-	Resource series.Resource
+	Resource units.Resource
 	// Load is the newest reading, Evict the mark that it is above.
-	Load, Evict series.Ratio
+	Load, Evict units.Ratio
 	// Rounds is the number of consecutive readings above the mark.
 	Rounds int
 }
@@ -29,7 +29,7 @@ type Streaks struct {
 
 type streakKey struct {
 	node     string
-	resource series.Resource
+	resource units.Resource
 }
 
 type streak struct {
@@ -45,7 +45,7 @@ func (s *Streaks) Look(name string, policy *nodeload.Policy, samples []nodeload.
 	}
 
 	var out []Heat
-	for _, resource := range []series.Resource{series.CPU, series.Memory} {
+	for _, resource := range []units.Resource{units.CPU, units.Memory} {
 		key := streakKey{name, resource}
 		marks, marked := policy.Marks[resource]
 

@@ -11,6 +11,7 @@ import (
 
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Recommender computes one type of Recommendation. A program that builds craned registers its own beside the built-in ones
@@ -51,8 +52,8 @@ type Observation struct {
 	// measured.
 	CPU, Memory series.Series
 	// MaxCPU and MaxMemory are what the largest node has for pods; 0 if unknown.
-	MaxCPU    series.MilliCPU
-	MaxMemory series.Bytes
+	MaxCPU    units.MilliCPU
+	MaxMemory units.Bytes
 }
 
 // Target is the object that a Recommendation is about.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func ptr[T any](v T) *T { return new(v) }
@@ -122,7 +123,7 @@ func TestMemoryThatOnlyGrows(t *testing.T) {
 
 func TestCPUAlwaysAtItsLimit(t *testing.T) {
 	in := constant(10, 0.499, 1e8)
-	in.Current = Resources{CPURequest: ptr(series.MilliCPU(250)), CPULimit: ptr(series.MilliCPU(500))}
+	in.Current = Resources{CPURequest: ptr(units.MilliCPU(250)), CPULimit: ptr(units.MilliCPU(500))}
 	r := Recommend(in, mustPolicy(t, DefaultPolicy))
 	checkRecommendation(t, r)
 
@@ -172,7 +173,7 @@ func TestRecommend_LittleOrNoUsage(t *testing.T) {
 
 	t.Run("request of 1m", func(t *testing.T) {
 		in := constant(14, 0.4, 2e8)
-		in.Current = Resources{CPURequest: ptr(series.MilliCPU(1)), CPULimit: ptr(series.MilliCPU(2000)), MemoryRequest: ptr(series.Bytes(1))}
+		in.Current = Resources{CPURequest: ptr(units.MilliCPU(1)), CPULimit: ptr(units.MilliCPU(2000)), MemoryRequest: ptr(units.Bytes(1))}
 		r := Recommend(in, policy)
 		checkRecommendation(t, r)
 
@@ -184,7 +185,7 @@ func TestRecommend_LittleOrNoUsage(t *testing.T) {
 
 	t.Run("zero and negative requests", func(t *testing.T) {
 		in := constant(14, 0.4, 2e8)
-		in.Current = Resources{CPURequest: ptr(series.MilliCPU(0)), CPULimit: ptr(series.MilliCPU(-5)), MemoryLimit: ptr(series.Bytes(0))}
+		in.Current = Resources{CPURequest: ptr(units.MilliCPU(0)), CPULimit: ptr(units.MilliCPU(-5)), MemoryLimit: ptr(units.Bytes(0))}
 		in.HPA = &HPA{CPUUtilization: 0.5}
 		checkRecommendation(t, Recommend(in, policy))
 	})
@@ -224,7 +225,7 @@ func TestLargerThanAnyNode(t *testing.T) {
 
 func TestScalePointIsKept(t *testing.T) {
 	in := constant(14, 0.4, 2e8)
-	in.Current = Resources{CPURequest: ptr(series.MilliCPU(1000))}
+	in.Current = Resources{CPURequest: ptr(units.MilliCPU(1000))}
 	in.HPA = &HPA{CPUUtilization: 0.4}
 	r := Recommend(in, mustPolicy(t, DefaultPolicy))
 	checkRecommendation(t, r)
@@ -242,7 +243,7 @@ func TestScalePointIsKept(t *testing.T) {
 func TestOutOfMemoryKills(t *testing.T) {
 	policy := mustPolicy(t, DefaultPolicy)
 	quiet := *Recommend(constant(14, 0.1, 3e8), policy).Target.MemoryRequest
-	last := series.Bytes(math.MaxInt64)
+	last := units.Bytes(math.MaxInt64)
 	for _, age := range []time.Duration{time.Hour, 3 * day, 7 * day, 13 * day, 15 * day} {
 		in := constant(14, 0.1, 3e8)
 		in.OOMs = []OOM{{At: in.Now.Add(-age), Memory: 512 << 20}, {At: in.Now.Add(time.Hour), Memory: 1 << 40}, {Memory: -1}}
@@ -271,7 +272,7 @@ func TestOutOfMemoryKills(t *testing.T) {
 func TestOOMLoopEnds(t *testing.T) {
 	in := constant(14, 0.1, 3e8)
 	policy := mustPolicy(t, DefaultPolicy)
-	first := series.Bytes(400 << 20)
+	first := units.Bytes(400 << 20)
 
 	limit := first
 	for range 12 {

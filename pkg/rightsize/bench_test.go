@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // fleet returns profiles like those of a cluster: a daily cycle with the noise of a container, and bursts; and the effect of a reaction,
@@ -45,8 +45,8 @@ func BenchmarkRecommend10000(b *testing.B) {
 	profiles := fleet(500, 14, nil)
 	policy := mustPolicy(b, DefaultPolicy)
 	now := start.Add(14 * day)
-	request := series.MilliCPU(500)
-	limit := series.MilliCPU(1000)
+	request := units.MilliCPU(500)
+	limit := units.MilliCPU(1000)
 	current := Resources{CPURequest: &request, CPULimit: &limit}
 	b.ReportAllocs()
 

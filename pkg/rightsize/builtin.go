@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // The names of the built-in policies.
@@ -26,7 +26,7 @@ const (
 
 const (
 	day = 24 * time.Hour
-	mib = series.Bytes(1 << 20)
+	mib = units.Bytes(1 << 20)
 )
 
 // PolicyNames returns the names of the built-in policies.

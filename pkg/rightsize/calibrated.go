@@ -11,6 +11,7 @@ import (
 
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Plan returns the request of the day of now that met the target in a replay of the days, with the default reaction if pods are raised
@@ -62,7 +63,7 @@ func (p CPUPolicy) calibrated(days []*Day, now time.Time, reacts bool) cpuEstima
 
 	return cpuEstimate{
 		value:  plan.Requests[0] / c.Multiplier,
-		margin: series.Ratio(c.Multiplier - 1),
+		margin: units.Ratio(c.Multiplier - 1),
 		detail: fmt.Sprintf("%s of %s; with the factor %.3g, %s above the request in %s, target %s",
 			percentile(calibrate.ConstantSettings().Quantile), window, c.Multiplier, minutesText(c.Achieved), c.ReplayText(), minutesText(c.Target)),
 		calibration: &c,
@@ -100,7 +101,7 @@ func (s *sizer) calibration(found cpuEstimate) {
 }
 
 // minutesText formats a share of the time: 0.005 is "7.2 minutes a day (0.5 %)".
-func minutesText(share series.Ratio) string {
+func minutesText(share units.Ratio) string {
 	const minutesPerDay = 24 * 60
 	return fmt.Sprintf("%.3g minutes a day (%s)", minutesPerDay*float64(share), percent(share))
 }

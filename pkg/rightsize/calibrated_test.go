@@ -11,6 +11,7 @@ import (
 
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // calibratedInput returns usage at five-minute steps, and a decision after it.
@@ -26,7 +27,7 @@ func calibratedInput(days int, f func(i int) float64) Input {
 	return Input{Container: "web", Profile: p, Now: s.End()}
 }
 
-func calibratedCPU(t *testing.T, in Input, target series.Ratio) Recommendation {
+func calibratedCPU(t *testing.T, in Input, target units.Ratio) Recommendation {
 	t.Helper()
 
 	p, err := PolicyByName(CalibratedPolicy)
@@ -260,7 +261,7 @@ func TestCalibratedOfIdle(t *testing.T) {
 }
 
 func TestTargetOfPolicyFiles(t *testing.T) {
-	for text, want := range map[string]series.Ratio{
+	for text, want := range map[string]units.Ratio{
 		`{"name": "a", "cpu": {"method": "calibrated"}}`:                     0.005,
 		`{"name": "a", "cpu": {"method": "calibrated", "target": 0.01}}`:     0.01,
 		`{"name": "a", "base": "calibrated", "cpu": {"target": 0.0025}}`:     0.0025,

@@ -15,6 +15,7 @@ import (
 	"crane.io/crane/pkg/histogram"
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -106,9 +107,9 @@ func (s *sizer) throttled(days []*Day, limit float64) {
 	switch {
 	case !(share > 0):
 	case share < unknownNeedShare:
-		s.flag(FlagThrottled, fmt.Sprintf("%s of the time use was at the CPU limit of %s", percent(series.Ratio(share)), Cores.format(limit)))
+		s.flag(FlagThrottled, fmt.Sprintf("%s of the time use was at the CPU limit of %s", percent(units.Ratio(share)), Cores.format(limit)))
 	default:
-		detail := fmt.Sprintf("%s of the time use was at the CPU limit of %s: the need is not known, only that it is more", percent(series.Ratio(share)), Cores.format(limit))
+		detail := fmt.Sprintf("%s of the time use was at the CPU limit of %s: the need is not known, only that it is more", percent(units.Ratio(share)), Cores.format(limit))
 		s.flag(FlagThrottled, detail)
 		s.Confidence /= 2
 		s.step(StepThrottled, max(s.value, limit)*throttledRaise, detail)
@@ -125,7 +126,7 @@ func (p CPUPolicy) Need(days []*Day, now time.Time) float64 {
 // cpuEstimate is the CPU that usage requires and its derivation.
 type cpuEstimate struct {
 	value  float64
-	margin series.Ratio
+	margin units.Ratio
 	// recent is the CPU that the last day requires at least, busiest that of the day with the highest mean, margin included.
 	recent, busiest      float64
 	detail, marginDetail string
@@ -197,7 +198,7 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 
 	value := weightedQuantile(points, float64(p.Envelope.Cover))
 	relativeSpread := spread(points) // Sorted points need less work.
-	margin := min(p.Margin+p.Envelope.SpreadMargin*series.Ratio(relativeSpread), p.Envelope.MaxMargin)
+	margin := min(p.Margin+p.Envelope.SpreadMargin*units.Ratio(relativeSpread), p.Envelope.MaxMargin)
 
 	return cpuEstimate{
 		value:        value,
@@ -206,7 +207,7 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 		busiest:      busiest,
 		points:       points,
 		detail:       "covers " + percent(p.Envelope.Cover) + " of " + strconv.Itoa(len(points)) + " calendar days" + halfLifeText(p.HalfLife) + ", each at its lowest-cost point from " + percentile(p.Percentile) + " up",
-		marginDetail: percent(margin) + " on top: the days differ by " + percent(series.Ratio(relativeSpread)),
+		marginDetail: percent(margin) + " on top: the days differ by " + percent(units.Ratio(relativeSpread)),
 	}
 }
 
@@ -336,7 +337,7 @@ func halfLifeText(halfLife time.Duration) string {
 		return ""
 	}
 
-	return ", half weight after " + series.FormatDuration(halfLife)
+	return ", half weight after " + units.FormatDuration(halfLife)
 }
 
 func startPeak(days []*Day, peakOf func(*Day) float32) float64 {

@@ -9,7 +9,7 @@ import (
 
 	"crane.io/crane/pkg/histogram"
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -43,13 +43,13 @@ type Replay struct {
 type Outcome struct {
 	Policy string `json:"policy"`
 	// Slack is 1 - usage/request; negative if the total usage exceeds the requests.
-	Slack series.Ratio `json:"slack"`
+	Slack units.Ratio `json:"slack"`
 	// Violation is the share of the time with usage above the request.
-	Violation series.Ratio `json:"violation"`
+	Violation units.Ratio `json:"violation"`
 	// Overrun is the usage above the request as a share of the usage; without the reaction, if there is one.
-	Overrun series.Ratio `json:"overrun"`
+	Overrun units.Ratio `json:"overrun"`
 	// Throttled is the share of the time with usage above the limit; CPU only, and absent without a limit.
-	Throttled *series.Ratio `json:"throttled,omitempty"`
+	Throttled *units.Ratio `json:"throttled,omitempty"`
 	// OOMDays is the number of days with usage above the limit; memory only, without reclaimable page cache.
 	OOMDays *int `json:"oomDays,omitempty"`
 	// Changes is the mean number of changes of the request by more than 10 % per day.
@@ -60,9 +60,9 @@ type Outcome struct {
 
 // CurvePoint is one point of the curve of slack over violation.
 type CurvePoint struct {
-	Quantile  series.Ratio `json:"quantile"`
-	Slack     series.Ratio `json:"slack"`
-	Violation series.Ratio `json:"violation"`
+	Quantile  units.Ratio `json:"quantile"`
+	Slack     units.Ratio `json:"slack"`
+	Violation units.Ratio `json:"violation"`
 	// Request is the request on the last day, in cores or bytes.
 	Request float64 `json:"request"`
 }
@@ -250,14 +250,14 @@ func (t *replayStats) outcome(name string, unit Unit) Outcome {
 		return o
 	}
 
-	o.Slack = series.Ratio(1 - t.use/t.requested)
-	o.Violation = series.Ratio(t.above / t.samples)
+	o.Slack = units.Ratio(1 - t.use/t.requested)
+	o.Violation = units.Ratio(t.above / t.samples)
 	if t.use > 0 {
-		o.Overrun = series.Ratio(t.excess / t.use)
+		o.Overrun = units.Ratio(t.excess / t.use)
 	}
 
 	if t.limited && unit == Cores {
-		throttled := series.Ratio(t.aboveLimit / t.samples)
+		throttled := units.Ratio(t.aboveLimit / t.samples)
 		o.Throttled = &throttled
 	}
 
@@ -296,7 +296,7 @@ func (r *resourceReplay) curve(p *Profile) []CurvePoint {
 
 		o := stats[i].outcome("", r.unit)
 		curve = append(curve, CurvePoint{
-			Quantile:  series.Ratio(q),
+			Quantile:  units.Ratio(q),
 			Slack:     o.Slack,
 			Violation: o.Violation,
 			Request:   stats[i].last,

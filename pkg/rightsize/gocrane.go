@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 // GocranePolicyName is the name of the policies that GocranePolicy returns.
@@ -139,7 +139,7 @@ func ParseSpecifications(text string) ([]Specification, error) {
 			return nil, fmt.Errorf("entry %q: cores and GiB must be 0.001 to %g", entry, maxAmount)
 		}
 
-		specs = append(specs, Specification{CPU: milliUp(cores), Memory: series.Bytes(gib * (1 << 30))})
+		specs = append(specs, Specification{CPU: milliUp(cores), Memory: units.Bytes(gib * (1 << 30))})
 	}
 
 	return specs, nil

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Resources are the requests and limits of a container. A nil pointer means that there is none, as opposed to zero.
 type Resources struct {
-	CPURequest    *series.MilliCPU `json:"cpuRequest,omitempty"`
-	CPULimit      *series.MilliCPU `json:"cpuLimit,omitempty"`
-	MemoryRequest *series.Bytes    `json:"memoryRequest,omitempty"`
-	MemoryLimit   *series.Bytes    `json:"memoryLimit,omitempty"`
+	CPURequest    *units.MilliCPU `json:"cpuRequest,omitempty"`
+	CPULimit      *units.MilliCPU `json:"cpuLimit,omitempty"`
+	MemoryRequest *units.Bytes    `json:"memoryRequest,omitempty"`
+	MemoryLimit   *units.Bytes    `json:"memoryLimit,omitempty"`
 }
 
 // OOM is one out-of-memory kill of the container.
@@ -23,24 +23,24 @@ type OOM struct {
 	// At is the time of the kill.
 	At time.Time
 	// Memory is the limit of the container, else its request or last usage.
-	Memory series.Bytes
+	Memory units.Bytes
 }
 
 // HPA is a horizontal autoscaler of the workload.
 type HPA struct {
 	// CPUUtilization and MemoryUtilization are the target utilizations of the request (0.8 is 80 %); 0 if the autoscaler
 	// does not use the resource, or uses an absolute value.
-	CPUUtilization, MemoryUtilization series.Ratio
+	CPUUtilization, MemoryUtilization units.Ratio
 }
 
 // JVM describes a Java heap by its metrics or flags.
 type JVM struct {
 	// MaxHeap is -Xmx, or the maximum heap that the JVM reports; 0 if unknown.
-	MaxHeap series.Bytes
+	MaxHeap units.Bytes
 	// MaxRAMPercentage is the maximum heap as a share of the memory limit (0.75 is 75 %); 0 if not set.
-	MaxRAMPercentage series.Ratio
+	MaxRAMPercentage units.Ratio
 	// PeakHeap is the largest used heap after a collection; 0 if unknown.
-	PeakHeap series.Bytes
+	PeakHeap units.Bytes
 }
 
 // Input is the input of sizing one container.
@@ -56,8 +56,8 @@ type Input struct {
 	// Now is the time of the decision; later usage is ignored.
 	Now time.Time
 	// MaxCPU and MaxMemory are the allocatable resources of the largest node; 0 if unknown.
-	MaxCPU    series.MilliCPU
-	MaxMemory series.Bytes
+	MaxCPU    units.MilliCPU
+	MaxMemory units.Bytes
 	// HPA is the horizontal autoscaler of the workload; nil if there is none.
 	HPA *HPA
 	// JVM describes a Java heap in the container; nil if there is none.
@@ -113,7 +113,7 @@ type Sizing struct {
 	Message string `json:"message"`
 	// Confidence, 0 to 1, is the observed part of the policy's window, reduced by findings that make the need uncertain (see
 	// Flags).
-	Confidence series.Ratio `json:"confidence"`
+	Confidence units.Ratio `json:"confidence"`
 	// Days is the observed time within the window, in days.
 	Days float64 `json:"days"`
 	// Estimate is the number that usage requires, before margin and bounds, in cores or bytes; 0 unless Ready.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // javaOptionVariables returns the environment variables with JVM options: those that take effect before the command line and
@@ -48,7 +48,7 @@ func FindJVM(args []string, env map[string]string) *JVM {
 
 		if share, ok := strings.CutPrefix(option, "-XX:MaxRAMPercentage="); ok {
 			if v, err := strconv.ParseFloat(share, 64); err == nil && v > 0 && v <= 100 {
-				jvm.MaxRAMPercentage = series.Ratio(v / 100)
+				jvm.MaxRAMPercentage = units.Ratio(v / 100)
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func FindJVM(args []string, env map[string]string) *JVM {
 }
 
 // javaSize parses a size as the JVM does (512m, 2g, 1048576); it returns before if it is invalid.
-func javaSize(text string, before series.Bytes) series.Bytes {
+func javaSize(text string, before units.Bytes) units.Bytes {
 	if text == "" {
 		return before
 	}
@@ -89,5 +89,5 @@ func javaSize(text string, before series.Bytes) series.Bytes {
 		return before
 	}
 
-	return series.Bytes(n << shift)
+	return units.Bytes(n << shift)
 }

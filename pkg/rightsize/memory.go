@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -101,7 +101,7 @@ type memoryEstimate struct {
 	// ahead is the extrapolated memory; 0 if memory does not grow.
 	ahead                float64
 	leaks                leaks
-	margin               series.Ratio
+	margin               units.Ratio
 	detail, marginDetail string
 	// maxima are those of the days.
 	maxima []dayValue
@@ -119,7 +119,7 @@ func (p MemoryPolicy) estimate(days []*Day, now time.Time) memoryEstimate {
 		}
 	}
 
-	e := p.estimateWithoutCache(basisOf(days), strconv.Itoa(n)+" calendar days"+halfLifeText(p.HalfLife), func(leaveOut series.Ratio) []dayValue {
+	e := p.estimateWithoutCache(basisOf(days), strconv.Itoa(n)+" calendar days"+halfLifeText(p.HalfLife), func(leaveOut units.Ratio) []dayValue {
 		maxima := make([]dayValue, 0, 32)
 		for _, d := range days {
 			if d.Memory.Total() > 0 {
@@ -137,7 +137,7 @@ func (p MemoryPolicy) estimate(days []*Day, now time.Time) memoryEstimate {
 
 // estimateOfRuns returns the estimate from the peaks of runs.
 func (p MemoryPolicy) estimateOfRuns(days []*Day) memoryEstimate {
-	runs := func(leaveOut series.Ratio) []dayValue {
+	runs := func(leaveOut units.Ratio) []dayValue {
 		return runPeaks(days, func(l podLife) float32 { return float32(requiredMemory(l.peak, l.unreclaimable, leaveOut)) })
 	}
 
@@ -146,7 +146,7 @@ func (p MemoryPolicy) estimateOfRuns(days []*Day) memoryEstimate {
 
 // estimateWithoutCache returns the estimate from block maxima without a share of the page cache. If the cache is known for
 // some blocks only, the estimate may exceed that of the whole memory, which then counts.
-func (p MemoryPolicy) estimateWithoutCache(basis ReclaimBasis, blocks string, maxima func(leaveOut series.Ratio) []dayValue) memoryEstimate {
+func (p MemoryPolicy) estimateWithoutCache(basis ReclaimBasis, blocks string, maxima func(leaveOut units.Ratio) []dayValue) memoryEstimate {
 	e := p.estimateOfMaxima(maxima(0), blocks)
 	if basis == BasisUnknown || len(e.maxima) == 0 {
 		return e
@@ -184,10 +184,10 @@ func (p MemoryPolicy) estimateOfMaxima(maxima []dayValue, blocks string) memoryE
 		tail = tailSpread(maxima) // Sorted maxima need less work.
 	}
 
-	e.margin = min(p.Margin+p.TailMargin*series.Ratio(tail), max(p.MaxMargin, p.Margin))
+	e.margin = min(p.Margin+p.TailMargin*units.Ratio(tail), max(p.MaxMargin, p.Margin))
 	e.marginDetail = percent(e.margin) + " on top"
 	if p.TailMargin > 0 {
-		e.marginDetail += ": the upper half of the maxima spreads by " + percent(series.Ratio(tail))
+		e.marginDetail += ": the upper half of the maxima spreads by " + percent(units.Ratio(tail))
 	}
 
 	e.detail = "the maximum of " + blocks

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -33,11 +33,11 @@ type NodeShape struct {
 	Name   string
 	Labels map[string]string
 	// CPU and Memory are the capacity of the node.
-	CPU    series.MilliCPU
-	Memory series.Bytes
+	CPU    units.MilliCPU
+	Memory units.Bytes
 	// PodCPU and PodMemory are its allocatable resources; 0 if unknown.
-	PodCPU    series.MilliCPU
-	PodMemory series.Bytes
+	PodCPU    units.MilliCPU
+	PodMemory units.Bytes
 }
 
 // NodeGroup returns the group of a node, "label=value": by the first pool label that it has, else by its capacity. The
@@ -65,8 +65,8 @@ type NodeGroupShape struct {
 	Name  string
 	Nodes int
 	// PodCPU and PodMemory are the largest allocatable resources of a node of the group, each independently; 0 if unknown.
-	PodCPU    series.MilliCPU
-	PodMemory series.Bytes
+	PodCPU    units.MilliCPU
+	PodMemory units.Bytes
 }
 
 // GroupNodes groups nodes, into at most 16 groups: beyond it the nodes of the smallest groups form one.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func TestNodeGroup(t *testing.T) {
@@ -32,7 +32,7 @@ func TestGroupNodesIsBounded(t *testing.T) {
 	var nodes []NodeShape
 	for i := range 40 {
 		for n := range 41 - i {
-			nodes = append(nodes, NodeShape{Name: fmt.Sprintf("n-%d-%d", i, n), PodCPU: series.MilliCPU(1000 + n), Labels: map[string]string{"crane.io/nodepool": fmt.Sprintf("p%02d", i)}})
+			nodes = append(nodes, NodeShape{Name: fmt.Sprintf("n-%d-%d", i, n), PodCPU: units.MilliCPU(1000 + n), Labels: map[string]string{"crane.io/nodepool": fmt.Sprintf("p%02d", i)}})
 		}
 	}
 
@@ -80,7 +80,7 @@ type groupDays struct {
 	name         string
 	nodes, days  int
 	cores, bytes float64
-	podCPU       series.MilliCPU
+	podCPU       units.MilliCPU
 }
 
 func TestUnlikeNodes(t *testing.T) {

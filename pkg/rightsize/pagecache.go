@@ -8,13 +8,14 @@ import (
 	"math/bits"
 
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // PageCachePolicy defines how much page cache the request must hold. The working set includes files that were read more than
 // once (active_file); the kernel reclaims them under pressure, and they must then be read again.
 type PageCachePolicy struct {
 	// LeaveOut, 0 to 1, is the share of that cache that the request need not hold; with 0 it holds the whole working set.
-	LeaveOut series.Ratio `json:"leaveOut"`
+	LeaveOut units.Ratio `json:"leaveOut"`
 	// TrustRSS counts all memory outside rss (anonymous memory) as page cache if the source does not report the cache.
 	// Shared memory and tmpfs are outside rss too and cannot be reclaimed, so this is only for workloads without them.
 	TrustRSS bool `json:"trustRSS"`
@@ -79,13 +80,13 @@ func (p PodPeak) unreclaimable() float32 {
 }
 
 // requiredMemory returns the part of a peak that the request has to hold.
-func requiredMemory(peak, unreclaimable float32, leaveOut series.Ratio) float64 {
+func requiredMemory(peak, unreclaimable float32, leaveOut units.Ratio) float64 {
 	return float64(peak) - float64(leaveOut)*max(0, float64(peak)-float64(unreclaimable))
 }
 
 // requiredPeak returns the largest memory of this day that the request has to hold, without some pods; the largest memory if
 // the page cache is unknown.
-func (d *Day) requiredPeak(leaveOut series.Ratio, excluded map[uint32]bool) float64 {
+func (d *Day) requiredPeak(leaveOut units.Ratio, excluded map[uint32]bool) float64 {
 	largest := d.maxPeakWithout(excluded)
 	if leaveOut == 0 || !d.hasCacheSplit() {
 		return largest
@@ -124,12 +125,12 @@ type cacheSplit struct {
 	// whole, needed and unreclaimable are estimates of the working set, of the part that the request holds, and of the part
 	// that cannot be reclaimed. All are 0 if the page cache is unknown.
 	workingSet, needed, unreclaimable float64
-	leaveOut                          series.Ratio
+	leaveOut                          units.Ratio
 	basis                             ReclaimBasis
 }
 
 // excludedShare returns the share of page cache that an estimate leaves out: none if it is unknown, or not trusted.
-func (p PageCachePolicy) excludedShare(basis ReclaimBasis) series.Ratio {
+func (p PageCachePolicy) excludedShare(basis ReclaimBasis) units.Ratio {
 	if basis == BasisUnknown || basis == AnonymousOnly && !p.TrustRSS {
 		return 0
 	}

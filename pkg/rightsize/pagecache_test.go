@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // hours returns a series of n hours from start.
@@ -83,7 +84,7 @@ func TestPageCacheIsNeverGuessed(t *testing.T) {
 	policy := mustPolicy(t, DefaultPolicy)
 	whole := *Recommend(constant(10, 0.1, gib), policy).Target.MemoryRequest
 
-	request := func(add func(p *Profile)) series.Bytes {
+	request := func(add func(p *Profile)) units.Bytes {
 		in := constant(10, 0.1, gib)
 		add(in.Profile)
 		r := Recommend(in, policy)
@@ -149,7 +150,7 @@ func TestPageCacheOfManyPods(t *testing.T) {
 // TestReplayKnowsPageCache checks that the replay counts no OOM kill for reclaimable cache.
 func TestReplayKnowsPageCache(t *testing.T) {
 	in := caching(12, 1e8, WithoutActiveFile)
-	in.Current = Resources{MemoryRequest: ptr(series.Bytes(5e8)), MemoryLimit: ptr(series.Bytes(5e8))}
+	in.Current = Resources{MemoryRequest: ptr(units.Bytes(5e8)), MemoryLimit: ptr(units.Bytes(5e8))}
 	for _, o := range CollectEvidence(in, mustPolicy(t, DefaultPolicy)).Memory.Outcomes {
 		if *o.OOMDays != 0 {
 			t.Errorf("%s: OOMDays %d, want 0: 100 MB never passed a limit", o.Policy, *o.OOMDays)

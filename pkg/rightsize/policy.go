@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 // Method defines how usage becomes one number.
@@ -50,7 +50,7 @@ type CPUPolicy struct {
 	Method Method `json:"method"`
 	// Percentile, 0 < p <= 1, is the quantile of all samples of the window; with Envelope, the lowest quantile of a day that
 	// may be the point of that day.
-	Percentile series.Ratio `json:"percentile"`
+	Percentile units.Ratio `json:"percentile"`
 	// Window is the age up to which usage counts; a whole number of days, > 0.
 	Window time.Duration `json:"window"`
 	// HalfLife is the age at which a day has half its weight; 0 gives all days of the window the same weight.
@@ -60,15 +60,15 @@ type CPUPolicy struct {
 	Envelope EnvelopePolicy `json:"envelope"`
 	// Target is the share of the time that usage may exceed the request: 0.005 is 7 minutes a day. Only with the method
 	// Calibrated.
-	Target series.Ratio `json:"target"`
+	Target units.Ratio `json:"target"`
 	// Margin is added: 0.15 is 15 %. >= 0.
-	Margin series.Ratio `json:"margin"`
+	Margin units.Ratio `json:"margin"`
 	// TargetUtilization divides: with 0.8 the estimate is 80 % of the request. 0 < u <= 1.
-	TargetUtilization series.Ratio `json:"targetUtilization"`
+	TargetUtilization units.Ratio `json:"targetUtilization"`
 	// Floor, Ceiling and Step bound and round up the request. Floor and Step > 0; Ceiling 0 means none.
-	Floor   series.MilliCPU `json:"floor"`
-	Ceiling series.MilliCPU `json:"ceiling"`
-	Step    series.MilliCPU `json:"step"`
+	Floor   units.MilliCPU `json:"floor"`
+	Ceiling units.MilliCPU `json:"ceiling"`
+	Step    units.MilliCPU `json:"step"`
 	// Limit defines the limit.
 	Limit LimitPolicy `json:"limit"`
 }
@@ -83,35 +83,35 @@ type EnvelopePolicy struct {
 	// the percentile.
 	ViolationPrice float64 `json:"violationPrice"`
 	// Cover, 0 < c <= 1, is the share of the weight of the days whose points the result must cover; 1 is the highest.
-	Cover series.Ratio `json:"cover"`
+	Cover units.Ratio `json:"cover"`
 	// SpreadMargin times the spread of the days' points (see spread) is added to Margin; MaxMargin bounds the sum.
-	SpreadMargin series.Ratio `json:"spreadMargin"`
-	MaxMargin    series.Ratio `json:"maxMargin"`
+	SpreadMargin units.Ratio `json:"spreadMargin"`
+	MaxMargin    units.Ratio `json:"maxMargin"`
 	// HoldMean makes the result cover the mean of every day, margin included: the work of a day then fits into the day, if
 	// later, even where Cover leaves that day out.
 	HoldMean bool `json:"holdMean"`
 	// Recent, 0 <= r < 1, is a quantile of the last day that the result must cover, margin included: a shift of usage to a
 	// higher level is followed the next day. 0 turns it off.
-	Recent series.Ratio `json:"recent"`
+	Recent units.Ratio `json:"recent"`
 }
 
 // MemoryPolicy defines how the memory request and limit are computed, always from daily maxima.
 type MemoryPolicy struct {
 	// Percentile, 0 < p <= 1, of the daily maxima; 1 is the largest.
-	Percentile series.Ratio `json:"percentile"`
+	Percentile units.Ratio `json:"percentile"`
 	// Window, HalfLife, Margin and TargetUtilization are as for CPU.
 	Window            time.Duration `json:"window"`
 	HalfLife          time.Duration `json:"halfLife"`
-	Margin            series.Ratio  `json:"margin"`
-	TargetUtilization series.Ratio  `json:"targetUtilization"`
+	Margin            units.Ratio   `json:"margin"`
+	TargetUtilization units.Ratio   `json:"targetUtilization"`
 	// TailMargin times the spread of the upper half of the daily maxima (see tailSpread) is added to Margin; MaxMargin bounds
 	// the sum if it exceeds Margin. Memory that peaks at the same level every day needs a smaller margin.
-	TailMargin series.Ratio `json:"tailMargin"`
-	MaxMargin  series.Ratio `json:"maxMargin"`
+	TailMargin units.Ratio `json:"tailMargin"`
+	MaxMargin  units.Ratio `json:"maxMargin"`
 	// Floor, Ceiling and Step bound and round up the request. Floor and Step > 0; Ceiling 0 means none.
-	Floor   series.Bytes `json:"floor"`
-	Ceiling series.Bytes `json:"ceiling"`
-	Step    series.Bytes `json:"step"`
+	Floor   units.Bytes `json:"floor"`
+	Ceiling units.Bytes `json:"ceiling"`
+	Step    units.Bytes `json:"step"`
 	// Limit defines the limit.
 	Limit LimitPolicy `json:"limit"`
 	// OOM defines what an out-of-memory kill adds.
@@ -127,9 +127,9 @@ type OOMPolicy struct {
 	// Enabled turns the rule on.
 	Enabled bool `json:"enabled"`
 	// Ratio >= 1, MinBump >= 0, Cap >= Ratio.
-	Ratio   series.Ratio `json:"ratio"`
-	MinBump series.Bytes `json:"minBump"`
-	Cap     series.Ratio `json:"cap"`
+	Ratio   units.Ratio `json:"ratio"`
+	MinBump units.Bytes `json:"minBump"`
+	Cap     units.Ratio `json:"cap"`
 	// Window is the age up to which a kill counts. HalfLife is the age at which it counts half; 0 means that it counts in
 	// full until the window ends.
 	Window   time.Duration `json:"window"`
@@ -158,13 +158,13 @@ const (
 type LimitPolicy struct {
 	Mode LimitMode `json:"mode"`
 	// Headroom >= 0: 0.5 makes the limit one and a half times the request.
-	Headroom series.Ratio `json:"headroom"`
+	Headroom units.Ratio `json:"headroom"`
 }
 
 // Specification is an allowed size.
 type Specification struct {
-	CPU    series.MilliCPU
-	Memory series.Bytes
+	CPU    units.MilliCPU
+	Memory units.Bytes
 }
 
 // Validate returns everything that is wrong with the policy, joined, each a *settings.FieldError; nil if it is valid.
@@ -220,7 +220,7 @@ func (p Policy) problems() settings.Errors {
 // validator collects the errors of a policy.
 type validator struct{ settings.Errors }
 
-func (v *validator) share(path string, r series.Ratio) {
+func (v *validator) share(path string, r units.Ratio) {
 	v.Check(r > 0 && r <= 1, path, r, "must be above 0 and at most 1")
 }
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // randomInput draws a container with holes, odd values, kills and settings.
@@ -46,18 +46,18 @@ func randomInput(rng *rand.Rand) Input {
 	maybe := func(limit int64) int64 { return rng.Int64N(limit) - limit/8 }
 	if rng.Float64() < 0.7 {
 		in.Current = Resources{
-			CPURequest: new(series.MilliCPU(maybe(4000))), CPULimit: new(series.MilliCPU(maybe(8000))),
-			MemoryRequest: new(series.Bytes(maybe(1 << 33))), MemoryLimit: new(series.Bytes(maybe(1 << 34))),
+			CPURequest: new(units.MilliCPU(maybe(4000))), CPULimit: new(units.MilliCPU(maybe(8000))),
+			MemoryRequest: new(units.Bytes(maybe(1 << 33))), MemoryLimit: new(units.Bytes(maybe(1 << 34))),
 		}
 	}
 
 	for range rng.IntN(3) {
-		in.OOMs = append(in.OOMs, OOM{At: in.Now.Add(-time.Duration(maybe(int64(20 * day)))), Memory: series.Bytes(maybe(1 << 34))})
+		in.OOMs = append(in.OOMs, OOM{At: in.Now.Add(-time.Duration(maybe(int64(20 * day)))), Memory: units.Bytes(maybe(1 << 34))})
 	}
 
 	if rng.Float64() < 0.3 {
-		in.HPA = &HPA{CPUUtilization: series.Ratio(rng.Float64()), MemoryUtilization: series.Ratio(rng.Float64())}
-		in.JVM = &JVM{MaxHeap: series.Bytes(maybe(1 << 32)), PeakHeap: series.Bytes(maybe(1 << 32)), MaxRAMPercentage: series.Ratio(rng.Float64())}
+		in.HPA = &HPA{CPUUtilization: units.Ratio(rng.Float64()), MemoryUtilization: units.Ratio(rng.Float64())}
+		in.JVM = &JVM{MaxHeap: units.Bytes(maybe(1 << 32)), PeakHeap: units.Bytes(maybe(1 << 32)), MaxRAMPercentage: units.Ratio(rng.Float64())}
 	}
 
 	if rng.Float64() < 0.3 {
@@ -96,7 +96,7 @@ func checkEvidence(t *testing.T, e Evidence) {
 		}
 
 		for _, o := range r.Outcomes {
-			for _, v := range []series.Ratio{o.Violation, o.Overrun} {
+			for _, v := range []units.Ratio{o.Violation, o.Overrun} {
 				if !(v >= 0 && v <= 1.0000001) {
 					t.Fatalf("outcome %+v, want a violation and an overrun of 0 to 1", o)
 				}
@@ -133,23 +133,23 @@ func TestNeedIsMonotone(t *testing.T) {
 		last = need
 	}
 
-	for _, q := range []series.Ratio{0.5, 0.9, 0.95, 0.98, 0.99, 1} {
+	for _, q := range []units.Ratio{0.5, 0.9, 0.95, 0.98, 0.99, 1} {
 		cpu.Method = Percentile
 		cpu.Percentile = q
 		rise("percentile", cpu.Need(days, in.Now))
 	}
 
 	last = 0
-	for _, m := range []series.Ratio{0, 0.1, 0.2, 1} {
+	for _, m := range []units.Ratio{0, 0.1, 0.2, 1} {
 		cpu.Margin = m
 		rise("margin", cpu.Need(days, in.Now))
 	}
 
 	for _, set := range []func(*CPUPolicy, float64){
 		func(p *CPUPolicy, v float64) { p.Envelope.ViolationPrice = 20 * v },
-		func(p *CPUPolicy, v float64) { p.Envelope.Cover = series.Ratio(v) },
-		func(p *CPUPolicy, v float64) { p.Percentile = series.Ratio(v) },
-		func(p *CPUPolicy, v float64) { p.Envelope.SpreadMargin = series.Ratio(v) },
+		func(p *CPUPolicy, v float64) { p.Envelope.Cover = units.Ratio(v) },
+		func(p *CPUPolicy, v float64) { p.Percentile = units.Ratio(v) },
+		func(p *CPUPolicy, v float64) { p.Envelope.SpreadMargin = units.Ratio(v) },
 	} {
 		last = 0
 		for _, v := range []float64{0.3, 0.6, 0.9, 0.99, 1} {
@@ -162,7 +162,7 @@ func TestNeedIsMonotone(t *testing.T) {
 	memory := mustPolicy(t, DefaultPolicy).Memory
 	last = 0
 
-	for _, q := range []series.Ratio{0.3, 0.6, 0.9, 1} {
+	for _, q := range []units.Ratio{0.3, 0.6, 0.9, 1} {
 		memory.Percentile = q
 		rise("memory percentile", memory.Need(days, in.Now))
 	}
@@ -323,7 +323,7 @@ func TestEvidenceAgreesWithPlainCounting(t *testing.T) {
 	in := Input{Container: "app", Profile: NewProfile(), Now: start.Add(12 * day)}
 	in.Profile.AddCPU(Usage{Series: s})
 
-	in.Current.CPURequest = ptr(series.MilliCPU(1300))
+	in.Current.CPURequest = ptr(units.MilliCPU(1300))
 	e := CollectEvidence(in, mustPolicy(t, DefaultPolicy))
 	if e.CPU.Days != 5 || e.CPU.From != "2026-03-09" || len(e.CPU.Outcomes) != 6 || e.Memory.Days != 0 {
 		t.Fatalf("CollectEvidence = %+v, want 5 days of CPU from 2026-03-09 with 6 outcomes, and none of memory", e)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // enoughHistory is the part of Policy.MinHistory that must have been observed.
@@ -49,14 +50,14 @@ func Recommend(in Input, p Policy) Recommendation {
 		request := cpu.milliCPU()
 		limit := cpu.limitOf(p.CPU.Limit, floatOf(in.Current.CPURequest), floatOf(in.Current.CPULimit))
 		r.Target.CPURequest = &request
-		r.Target.CPULimit = toUnit(limit, series.MilliCPU(0), 1000)
+		r.Target.CPULimit = toUnit(limit, units.MilliCPU(0), 1000)
 	}
 
 	if memorySized {
 		request := memory.bytes()
 		limit := memory.limitOf(p.Memory.Limit, floatOf(in.Current.MemoryRequest), floatOf(in.Current.MemoryLimit))
 		r.Target.MemoryRequest = &request
-		r.Target.MemoryLimit = toUnit(limit, series.Bytes(0), 1)
+		r.Target.MemoryLimit = toUnit(limit, units.Bytes(0), 1)
 	}
 
 	r.CPU = cpu.Sizing
@@ -89,7 +90,7 @@ type sizer struct {
 	// value is the current request, in cores or bytes.
 	value float64
 	// hpaTarget is the new target of the autoscaler; 0 if there is none.
-	hpaTarget series.Ratio
+	hpaTarget units.Ratio
 }
 
 // step changes the value and records the reason.
@@ -117,8 +118,8 @@ func (s *sizer) flag(code FlagCode, detail string) {
 }
 
 // milliCPU and bytes return the value in the unit of the request, rounded up except for float noise.
-func (s *sizer) milliCPU() series.MilliCPU { return milliUp(s.value) }
-func (s *sizer) bytes() series.Bytes       { return series.Bytes(min(s.value+0.5, maxQuantity)) }
+func (s *sizer) milliCPU() units.MilliCPU { return milliUp(s.value) }
+func (s *sizer) bytes() units.Bytes       { return units.Bytes(min(s.value+0.5, maxQuantity)) }
 
 // spike flags a single day that is far above all others.
 func (s *sizer) spike(values []dayValue, decisive bool) {
@@ -149,7 +150,7 @@ func (s *sizer) spike(values []dayValue, decisive bool) {
 // history sets status, days and confidence from the observed hours, and reports whether there are enough.
 func (s *sizer) history(observedHours int, window, needed time.Duration) bool {
 	s.Days = float64(observedHours) / 24
-	s.Confidence = series.Ratio(min(1, s.Days/(window.Hours()/24)))
+	s.Confidence = units.Ratio(min(1, s.Days/(window.Hours()/24)))
 	switch {
 	case observedHours == 0:
 		s.Status = NoData
@@ -166,14 +167,14 @@ func (s *sizer) history(observedHours int, window, needed time.Duration) bool {
 }
 
 // margin adds a share of the value.
-func (s *sizer) margin(margin series.Ratio, detail string) {
+func (s *sizer) margin(margin units.Ratio, detail string) {
 	if margin > 0 {
 		s.step(StepMargin, s.value*(1+float64(margin)), detail)
 	}
 }
 
 // utilization divides the value by the target utilization.
-func (s *sizer) utilization(target series.Ratio) {
+func (s *sizer) utilization(target units.Ratio) {
 	if target < 1 {
 		s.step(StepUtilization, s.value/float64(target), "the estimate has to be "+percent(target)+" of the request")
 	}
@@ -205,8 +206,8 @@ func (s *sizer) noRequest(current float64) {
 
 // scalePoint keeps request*target of an autoscaler on the same resource: the usage per pod at which it adds one. The target
 // stays within the range in which autoscalers work; otherwise the request changes.
-func (s *sizer) scalePoint(target series.Ratio, current float64) {
-	const lowest, highest series.Ratio = 0.30, 0.90
+func (s *sizer) scalePoint(target units.Ratio, current float64) {
+	const lowest, highest units.Ratio = 0.30, 0.90
 	if target <= 0 {
 		return
 	}
@@ -228,7 +229,7 @@ func (s *sizer) scalePoint(target series.Ratio, current float64) {
 		newTarget = clamped
 	}
 
-	s.hpaTarget = series.Ratio(float64(int(newTarget*100+0.5)) / 100)
+	s.hpaTarget = units.Ratio(float64(int(newTarget*100+0.5)) / 100)
 }
 
 // limitOf returns the limit for the value, 0 for none, and records it. Current values are 0 if absent.
@@ -288,7 +289,7 @@ func observedHours(days []*Day, hours func(*Day) uint32) (n int) {
 	return n
 }
 
-func floatOf[T series.MilliCPU | series.Bytes](v *T) float64 {
+func floatOf[T units.MilliCPU | units.Bytes](v *T) float64 {
 	if v == nil || *v < 0 {
 		return 0
 	}
@@ -297,7 +298,7 @@ func floatOf[T series.MilliCPU | series.Bytes](v *T) float64 {
 }
 
 // toUnit converts cores or bytes into a pointer of the unit; nil for 0.
-func toUnit[T series.MilliCPU | series.Bytes](v float64, _ T, perUnit float64) *T {
+func toUnit[T units.MilliCPU | units.Bytes](v float64, _ T, perUnit float64) *T {
 	if v <= 0 {
 		return nil
 	}

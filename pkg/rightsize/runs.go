@@ -6,7 +6,7 @@ package rightsize
 import (
 	"fmt"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -29,7 +29,7 @@ func runPeaks(days []*Day, peakOf func(podLife) float32) []dayValue {
 
 // runs is history for a container that is counted in runs.
 func (s *sizer) runs(observed int) bool {
-	s.Confidence = series.Ratio(min(1, float64(observed)/fullRuns))
+	s.Confidence = units.Ratio(min(1, float64(observed)/fullRuns))
 	switch {
 	case observed == 0:
 		s.Status = NoData
@@ -53,7 +53,7 @@ func (p CPUPolicy) estimateOfRuns(peaks []dayValue) cpuEstimate {
 	relativeSpread := spread(peaks)
 	if p.Method != Percentile {
 		cover = p.Envelope.Cover
-		margin = min(p.Margin+p.Envelope.SpreadMargin*series.Ratio(relativeSpread), p.Envelope.MaxMargin)
+		margin = min(p.Margin+p.Envelope.SpreadMargin*units.Ratio(relativeSpread), p.Envelope.MaxMargin)
 	}
 
 	return cpuEstimate{
@@ -61,6 +61,6 @@ func (p CPUPolicy) estimateOfRuns(peaks []dayValue) cpuEstimate {
 		margin:       margin,
 		points:       peaks,
 		detail:       fmt.Sprintf("holds the peak of %s of %d runs", percent(cover), len(peaks)),
-		marginDetail: fmt.Sprintf("%s on top: the runs differ by %s", percent(margin), percent(series.Ratio(relativeSpread))),
+		marginDetail: fmt.Sprintf("%s on top: the runs differ by %s", percent(margin), percent(units.Ratio(relativeSpread))),
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"math"
 	"strconv"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Unit is the unit of the numbers of a step.
@@ -85,7 +85,7 @@ func (u Unit) format(v float64) string {
 }
 
 // FormatCPU formats an amount of CPU as Kubernetes does: "250m" or "2".
-func FormatCPU(m series.MilliCPU) string {
+func FormatCPU(m units.MilliCPU) string {
 	if m%1000 == 0 {
 		return strconv.FormatInt(int64(m/1000), 10)
 	}
@@ -94,9 +94,9 @@ func FormatCPU(m series.MilliCPU) string {
 }
 
 // FormatMemory formats an exact amount of memory as Kubernetes does: "256Mi", "1Gi" or plain bytes.
-func FormatMemory(b series.Bytes) string {
+func FormatMemory(b units.Bytes) string {
 	for _, unit := range []struct {
-		size   series.Bytes
+		size   units.Bytes
 		suffix string
 	}{{1 << 40, "Ti"}, {1 << 30, "Gi"}, {1 << 20, "Mi"}, {1 << 10, "Ki"}} {
 		if b != 0 && b%unit.size == 0 {
@@ -120,7 +120,7 @@ func formatBytes(v float64) string {
 }
 
 // percent formats a ratio: 0.15 is "15 %".
-func percent(r series.Ratio) string {
+func percent(r units.Ratio) string {
 	const exact = 1 << 40
 	hundredths := math.Round(float64(r) * 10000)
 	if !(math.Abs(hundredths) < exact) || hundredths < 0 {
@@ -143,14 +143,14 @@ func percent(r series.Ratio) string {
 }
 
 // percentile formats a quantile: 0.985 is "p98.5".
-func percentile(q series.Ratio) string {
+func percentile(q units.Ratio) string {
 	var buffer [24]byte
 	return string(strconv.AppendFloat(append(buffer[:0], 'p'), float64(q)*100, 'g', 4, 64))
 }
 
 // milliUp converts cores into millicores, rounded up except for float noise.
-func milliUp(cores float64) series.MilliCPU {
-	return series.MilliCPU(min(math.Ceil(cores*1000-1e-6), maxQuantity))
+func milliUp(cores float64) units.MilliCPU {
+	return units.MilliCPU(min(math.Ceil(cores*1000-1e-6), maxQuantity))
 }
 
 // FlagCode identifies a finding.

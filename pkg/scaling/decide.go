@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Proposal is the number of replicas that one metric asks for.
@@ -69,9 +69,9 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 	case current == 0 && bounds.Min != 0:
 		return Decision{}, ErrDisabled
 	case current > bounds.Max:
-		return Decision{Replicas: bounds.Max, Desired: bounds.Max, Reason: fmt.Sprintf("%s, more than maxReplicas %d", series.FormatCount(int(current), "replica"), bounds.Max)}, nil
+		return Decision{Replicas: bounds.Max, Desired: bounds.Max, Reason: fmt.Sprintf("%s, more than maxReplicas %d", units.FormatCount(int(current), "replica"), bounds.Max)}, nil
 	case current < bounds.Min:
-		return Decision{Replicas: bounds.Min, Desired: bounds.Min, Reason: fmt.Sprintf("%s, less than minReplicas %d", series.FormatCount(int(current), "replica"), bounds.Min)}, nil
+		return Decision{Replicas: bounds.Min, Desired: bounds.Min, Reason: fmt.Sprintf("%s, less than minReplicas %d", units.FormatCount(int(current), "replica"), bounds.Min)}, nil
 	}
 
 	var d Decision

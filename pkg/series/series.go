@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package series implements time series as plain values: regular grids with explicit gaps, resampling and units.
+// Package series implements time series as plain values: regular grids with explicit gaps, and resampling.
 //
 // Every other package below pkg/ uses it. It does not depend on the source of samples (see internal/metrics) or on
 // their use.
@@ -35,26 +35,6 @@ func Gap() float64 { return math.NaN() }
 
 // IsGap reports whether v is a missing sample.
 func IsGap(v float64) bool { return math.IsNaN(v) }
-
-// MilliCPU is an amount of CPU in thousandths of a core.
-type MilliCPU int64
-
-// Bytes is an amount of memory or storage in bytes.
-type Bytes int64
-
-// Ratio is a dimensionless share; 1 means all of it.
-type Ratio float64
-
-// Resource is the name of a resource, as Kubernetes writes it.
-type Resource string
-
-// The resources that every container has.
-const (
-	// CPU is measured in cores, or in MilliCPU.
-	CPU Resource = "cpu"
-	// Memory is measured in bytes.
-	Memory Resource = "memory"
-)
 
 // Summary holds the plain statistics of the samples of a series, gaps left out.
 type Summary struct {

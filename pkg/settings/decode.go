@@ -17,7 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Field is a type that decodes itself from JSON.
@@ -30,7 +30,7 @@ type Field interface {
 // Fields are named by their json tags, embedded structs are flattened, and a field without a tag is not part of the
 // document. Unknown and repeated fields and values of another type are errors.
 //
-// Durations are read by series.ParseDuration; series.MilliCPU and series.Bytes are Kubernetes quantities of 0 or more.
+// Durations are read by units.ParseDuration; units.MilliCPU and units.Bytes are Kubernetes quantities of 0 or more.
 func Decode(data []byte, target any) Errors {
 	d := &decoder{}
 	d.object("", data, reflect.ValueOf(target).Elem())
@@ -147,10 +147,10 @@ func (d *decoder) value(path string, raw json.RawMessage, target reflect.Value) 
 	case *time.Duration:
 		allowed = decodeDuration(raw, v)
 
-	case *series.MilliCPU:
-		allowed = decodeQuantity(raw, func(q resource.Quantity) { *v = series.MilliCPU(q.MilliValue()) })
-	case *series.Bytes:
-		allowed = decodeQuantity(raw, func(q resource.Quantity) { *v = series.Bytes(q.Value()) })
+	case *units.MilliCPU:
+		allowed = decodeQuantity(raw, func(q resource.Quantity) { *v = units.MilliCPU(q.MilliValue()) })
+	case *units.Bytes:
+		allowed = decodeQuantity(raw, func(q resource.Quantity) { *v = units.Bytes(q.Value()) })
 	default:
 		allowed = d.kind(path, raw, target)
 	}
@@ -220,7 +220,7 @@ func decodeDuration(raw json.RawMessage, target *time.Duration) (allowed string)
 	var text string
 	err := json.Unmarshal(raw, &text)
 	if err == nil {
-		*target, err = series.ParseDuration(text)
+		*target, err = units.ParseDuration(text)
 	}
 
 	if err != nil {

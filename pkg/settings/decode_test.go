@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 type upper string
@@ -38,8 +38,8 @@ type document struct {
 	Text    string           `json:"text"`
 	Flag    bool             `json:"flag"`
 	Window  time.Duration    `json:"window"`
-	CPU     series.MilliCPU  `json:"cpu"`
-	Memory  series.Bytes     `json:"memory"`
+	CPU     units.MilliCPU   `json:"cpu"`
+	Memory  units.Bytes      `json:"memory"`
 	Loud    upper            `json:"loud"`
 	Below   *inner           `json:"below"`
 	List    []inner          `json:"list"`

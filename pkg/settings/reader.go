@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Reader reads settings one by one and collects their errors. An absent setting has its default.
@@ -78,21 +78,21 @@ func (r *Reader) Number(key string, absent, low, high float64) float64 {
 }
 
 // Ratio reads a ratio from low to high.
-func (r *Reader) Ratio(key string, absent, low, high series.Ratio) series.Ratio {
-	return series.Ratio(r.Number(key, float64(absent), float64(low), float64(high)))
+func (r *Reader) Ratio(key string, absent, low, high units.Ratio) units.Ratio {
+	return units.Ratio(r.Number(key, float64(absent), float64(low), float64(high)))
 }
 
 // Share reads a ratio from 0 to 1.
-func (r *Reader) Share(key string, absent series.Ratio) series.Ratio {
+func (r *Reader) Share(key string, absent units.Ratio) units.Ratio {
 	return r.Ratio(key, absent, 0, 1)
 }
 
 // Duration reads a duration from low to high.
 func (r *Reader) Duration(key string, absent, low, high time.Duration) time.Duration {
 	return read(r, key, absent, func(text string) (time.Duration, error) {
-		d, err := series.ParseDuration(text)
+		d, err := units.ParseDuration(text)
 		if err != nil || d < low || d > high {
-			return 0, fmt.Errorf("must be a duration from %s to %s", series.FormatDuration(low), series.FormatDuration(high))
+			return 0, fmt.Errorf("must be a duration from %s to %s", units.FormatDuration(low), units.FormatDuration(high))
 		}
 
 		return d, nil

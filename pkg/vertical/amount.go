@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Resources returns all resources, in the order of decisions and reports.
-func Resources() []series.Resource { return []series.Resource{series.CPU, series.Memory} }
+func Resources() []units.Resource { return []units.Resource{units.CPU, units.Memory} }
 
 // unit returns the unit that amounts are rounded up to: a millicore, or a mebibyte for readability.
-func unitOf(r series.Resource) int64 {
-	if r == series.CPU {
+func unitOf(r units.Resource) int64 {
+	if r == units.CPU {
 		return 1
 	}
 
@@ -25,17 +25,17 @@ func unitOf(r series.Resource) int64 {
 }
 
 // Format formats an amount like Kubernetes.
-func Format(r series.Resource, amount int64) string {
-	if r == series.CPU {
-		return rightsize.FormatCPU(series.MilliCPU(amount))
+func Format(r units.Resource, amount int64) string {
+	if r == units.CPU {
+		return rightsize.FormatCPU(units.MilliCPU(amount))
 	}
 
-	return rightsize.FormatMemory(series.Bytes(amount))
+	return rightsize.FormatMemory(units.Bytes(amount))
 }
 
 // maxAmount returns the largest valid estimate: a million cores, or an exbibyte.
-func maxAmount(r series.Resource) float64 {
-	if r == series.CPU {
+func maxAmount(r units.Resource) float64 {
+	if r == units.CPU {
 		return 1e9
 	}
 
@@ -44,7 +44,7 @@ func maxAmount(r series.Resource) float64 {
 
 // RoundUp rounds an estimate up to the unit of its resource, ignoring floating-point noise. It returns 0 for an invalid estimate,
 // and at most an exbibyte.
-func RoundUp(r series.Resource, v float64) int64 {
+func RoundUp(r units.Resource, v float64) int64 {
 	if !(v > 0) {
 		return 0
 	}
@@ -52,16 +52,16 @@ func RoundUp(r series.Resource, v float64) int64 {
 	return roundUp(r, v)
 }
 
-func roundUp(r series.Resource, v float64) int64 {
+func roundUp(r units.Resource, v float64) int64 {
 	unit := float64(unitOf(r))
 	return int64(math.Max(1, math.Ceil(math.Min(v, maxAmount(r))/unit-1e-6))) * unitOf(r)
 }
 
 // isValid reports whether a container could request an estimate.
-func isValid(r series.Resource, v float64) bool { return v > 0 && v <= maxAmount(r) }
+func isValid(r units.Resource, v float64) bool { return v > 0 && v <= maxAmount(r) }
 
 // Validated returns an estimate that has failed where its value is invalid: not positive, too large or no number.
-func (e Estimate) Validated(r series.Resource) Estimate {
+func (e Estimate) Validated(r units.Resource) Estimate {
 	if e.Failure == "" && e.Pending == "" && !isValid(r, e.Value) {
 		e.Failure = fmt.Sprintf("its answer %v is no size", e.Value)
 	}
@@ -70,7 +70,7 @@ func (e Estimate) Validated(r series.Resource) Estimate {
 }
 
 // Amounts are amounts by resource. Absent ones and 0 are unset.
-type Amounts map[series.Resource]int64
+type Amounts map[units.Resource]int64
 
 // Estimate is the answer of one estimator for one resource of one container.
 type Estimate struct {

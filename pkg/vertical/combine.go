@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // combinedEstimate is the combination of the answers of all estimators for one resource.
@@ -24,7 +24,7 @@ type combinedEstimate struct {
 
 // combine selects the answer of the highest priority, and the larger one of equal priority. Answers that are no numbers count as
 // failed.
-func combine(r series.Resource, all []Estimate) combinedEstimate {
+func combine(r units.Resource, all []Estimate) combinedEstimate {
 	ranked := slices.Clone(all)
 	for i := range ranked {
 		ranked[i] = ranked[i].Validated(r)

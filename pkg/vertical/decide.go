@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Action is a change of a request.
@@ -24,7 +24,7 @@ const (
 
 // Input is the input of the decision about one resource of one container.
 type Input struct {
-	Resource series.Resource
+	Resource units.Resource
 	Now      time.Time
 	Policy   Policy
 	// Estimates are the answers of all estimators, in any order.
@@ -40,7 +40,7 @@ type Input struct {
 
 // Sizing is the decision about one resource of one container.
 type Sizing struct {
-	Resource series.Resource
+	Resource units.Resource
 	// Target is the need within the policy, Uncapped the need without it. Lower and Upper bound the need. All are 0 where unknown.
 	Target, Uncapped, Lower, Upper int64
 	// Estimator is the one with the winning answer, empty for none.

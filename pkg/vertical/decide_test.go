@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -57,16 +57,16 @@ func TestDecide(t *testing.T) {
 		"learning":               {Input{Policy: same, Current: 1000, Estimates: []Estimate{{Estimator: "Mine", Value: 100}, {Estimator: TypePercentile, Pending: "learning"}}}, Hold, 1000, 100, "has no answer yet"},
 		"a floor hides nothing":  {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), {Estimator: TypeOOM, Priority: 9, Value: 700, LowerBoundOnly: true}}}, Raise, 900, 900, "Percentile"},
 		"a floor never lowers":   {Input{Policy: same, Current: 5000, Estimates: []Estimate{{Estimator: TypeOOM, Value: 700, LowerBoundOnly: true}}}, Hold, 5000, 700, "the maximum need is unknown"},
-		"maxAllowed":             {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{series.CPU: 800} }), Current: 500, Estimates: []Estimate{estimate(900)}}, Raise, 800, 800, "maxAllowed is 800m"},
-		"above maxAllowed":       {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{series.CPU: 800} }), Current: 900, Estimates: []Estimate{estimate(900)}}, Lower, 800, 800, "to be lowered from 900m"},
-		"minAllowed":             {Input{Policy: policy(func(p *Policy) { p.Min = Amounts{series.CPU: 300} }), Current: 1000, Estimates: []Estimate{estimate(10)}}, Lower, 300, 300, "minAllowed is 300m"},
+		"maxAllowed":             {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{units.CPU: 800} }), Current: 500, Estimates: []Estimate{estimate(900)}}, Raise, 800, 800, "maxAllowed is 800m"},
+		"above maxAllowed":       {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{units.CPU: 800} }), Current: 900, Estimates: []Estimate{estimate(900)}}, Lower, 800, 800, "to be lowered from 900m"},
+		"minAllowed":             {Input{Policy: policy(func(p *Policy) { p.Min = Amounts{units.CPU: 300} }), Current: 1000, Estimates: []Estimate{estimate(10)}}, Lower, 300, 300, "minAllowed is 300m"},
 		"min above max": {Input{Policy: policy(func(p *Policy) {
-			p.Min = Amounts{series.CPU: 300}
-			p.Max = Amounts{series.CPU: 200}
+			p.Min = Amounts{units.CPU: 300}
+			p.Max = Amounts{units.CPU: 200}
 		}), Current: 1000, Request: 1000, Estimates: []Estimate{estimate(10)}}, None, 0, 0, "is above maxAllowed 200m"},
-		"thresholds that fight":   {Input{Policy: policy(func(p *Policy) { p.Down.Thresholds = Amounts{series.CPU: 99} }), Current: 1000, Request: 1000, Estimates: []Estimate{estimate(10)}}, None, 0, 0, "threshold"},
+		"thresholds that fight":   {Input{Policy: policy(func(p *Policy) { p.Down.Thresholds = Amounts{units.CPU: 99} }), Current: 1000, Request: 1000, Estimates: []Estimate{estimate(10)}}, None, 0, 0, "threshold"},
 		"larger than any node":    {Input{Policy: same, Current: 500, NodeCapacity: 4000, Estimates: []Estimate{estimate(9000)}}, Raise, 4000, 4000, "the largest node has 4 for pods"},
-		"not controlled":          {Input{Policy: policy(func(p *Policy) { p.Controlled = []series.Resource{series.Memory} }), Current: 500, Estimates: []Estimate{estimate(900)}}, None, 0, 0, "not among"},
+		"not controlled":          {Input{Policy: policy(func(p *Policy) { p.Controlled = []units.Resource{units.Memory} }), Current: 500, Estimates: []Estimate{estimate(900)}}, None, 0, 0, "not among"},
 		"raising is off":          {Input{Policy: policy(func(p *Policy) { p.Up.Off = true }), Current: 500, Estimates: []Estimate{estimate(900)}}, Hold, 500, 900, "raising is off"},
 		"lowering is off":         {Input{Policy: policy(func(p *Policy) { p.Down.Off = true }), Current: 500, Estimates: []Estimate{estimate(9)}}, Hold, 500, 9, "lowering is off"},
 		"raised just now":         {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900)}, LastChanges: ChangeTimes{RaisedAt: start.Add(-time.Minute)}}, Hold, 500, 900, "it stays 500m until 2026-03-01T12:01:30Z, as it was raised at 2026-03-01T11:59:00Z"},
@@ -76,7 +76,7 @@ func TestDecide(t *testing.T) {
 		"moved in the far future": {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900)}, LastChanges: ChangeTimes{RaisedAt: start.Add(1000 * time.Hour)}}, Raise, 900, 900, ""},
 		"a limit that stays":      {Input{Policy: policy(func(p *Policy) { p.RequestsOnly = true }), Current: 500, Request: 500, Limit: 600, Estimates: []Estimate{estimate(900)}}, Raise, 600, 600, "its limit stays 600m"},
 	} {
-		c.in.Resource = series.CPU
+		c.in.Resource = units.CPU
 		c.in.Now = start
 		got := Decide(c.in)
 		if got.Action != c.action || got.Request != c.request || got.Target != c.target || !strings.Contains(got.Reason, c.reason) {
@@ -113,23 +113,23 @@ func TestDecide_Limits(t *testing.T) {
 // TestDecide_Bounds checks that the bounds enclose the target and stay within the policy.
 func TestDecide_Bounds(t *testing.T) {
 	p := DefaultPolicy()
-	p.Max = Amounts{series.CPU: 1000}
+	p.Max = Amounts{units.CPU: 1000}
 	e := estimate(600)
 	e.Lower, e.Upper = 300, 1500
 
-	got := Decide(Input{Resource: series.CPU, Now: start, Policy: p, Current: 500, Estimates: []Estimate{e}})
+	got := Decide(Input{Resource: units.CPU, Now: start, Policy: p, Current: 500, Estimates: []Estimate{e}})
 	if got.Lower != 300 || got.Upper != 1000 || got.Uncapped != 600 {
 		t.Errorf("Decide = %+v, want bounds 300 and 1000, uncapped 600", got)
 	}
 
-	got = Decide(Input{Resource: series.CPU, Now: start, Policy: p, Current: 500, Estimates: []Estimate{estimate(600)}})
+	got = Decide(Input{Resource: units.CPU, Now: start, Policy: p, Current: 500, Estimates: []Estimate{estimate(600)}})
 	if got.Lower != 0 || got.Upper != 0 {
 		t.Errorf("Decide with unknown bounds = %+v, want 0 for both", got)
 	}
 }
 
 func TestDecide_WholeMebibytes(t *testing.T) {
-	got := Decide(Input{Resource: series.Memory, Now: start, Policy: DefaultPolicy(), Current: 100 << 20, Estimates: []Estimate{estimate(200.3 * (1 << 20))}})
+	got := Decide(Input{Resource: units.Memory, Now: start, Policy: DefaultPolicy(), Current: 100 << 20, Estimates: []Estimate{estimate(200.3 * (1 << 20))}})
 	if got.Request != 201<<20 {
 		t.Errorf("Decide = %+v, want a request of 201 MiB", got)
 	}

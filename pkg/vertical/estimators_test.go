@@ -11,6 +11,7 @@ import (
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // constantProfile returns the profile of days of constant usage that end at start.
@@ -30,7 +31,7 @@ func constantProfile(days int, cores, bytes float64) *rightsize.Profile {
 	return p
 }
 
-func estimates(t *testing.T, config map[string]string, profile *rightsize.Profile) map[series.Resource]Estimate {
+func estimates(t *testing.T, config map[string]string, profile *rightsize.Profile) map[units.Resource]Estimate {
 	t.Helper()
 
 	p, err := ParsePercentileEstimator(config)
@@ -51,8 +52,8 @@ func estimates(t *testing.T, config map[string]string, profile *rightsize.Profil
 func TestPercentileEstimator(t *testing.T) {
 	gocrane := map[string]string{"cpu-request-percentile": "0.9", "cpu-request-margin-fraction": "0.5", "cpu-model-init-mode": "history"}
 	long := estimates(t, gocrane, constantProfile(7, 0.2, 100<<20))
-	cpu := long[series.CPU]
-	memory := long[series.Memory]
+	cpu := long[units.CPU]
+	memory := long[units.Memory]
 
 	if cpu.Value < 297 || cpu.Value > 310 || cpu.Priority != 3 || cpu.Estimator != TypePercentile || cpu.LowerBoundOnly {
 		t.Errorf("CPU estimate %+v, want 297 to 310 of the percentile estimator", cpu)
@@ -64,18 +65,18 @@ func TestPercentileEstimator(t *testing.T) {
 		t.Errorf("bounds %v, %v around %v, want them positive and in order", cpu.Lower, cpu.Upper, cpu.Value)
 	}
 
-	short := estimates(t, gocrane, constantProfile(1, 0.2, 100<<20))[series.CPU]
+	short := estimates(t, gocrane, constantProfile(1, 0.2, 100<<20))[units.CPU]
 	if short.Upper < cpu.Upper {
 		t.Errorf("upper bound %v of one day, want at least the %v of a week", short.Upper, cpu.Upper)
 	}
-	if e := estimates(t, nil, constantProfile(2, 0.2, 100<<20))[series.CPU]; e.Pending == "" || !strings.Contains(e.Pending, "learning") || e.Value != 0 {
+	if e := estimates(t, nil, constantProfile(2, 0.2, 100<<20))[units.CPU]; e.Pending == "" || !strings.Contains(e.Pending, "learning") || e.Value != 0 {
 		t.Errorf("estimate of two days by the default policy = %+v, want it pending while learning", e)
 	}
-	if e := estimates(t, nil, nil)[series.CPU]; e.Pending == "" || e.Value != 0 {
+	if e := estimates(t, nil, nil)[units.CPU]; e.Pending == "" || e.Value != 0 {
 		t.Errorf("estimate without a history = %+v, want it pending", e)
 	}
 
-	if e := estimates(t, map[string]string{"policy": "batch"}, constantProfile(9, 0.2, 100<<20))[series.CPU]; e.Value <= 0 {
+	if e := estimates(t, map[string]string{"policy": "batch"}, constantProfile(9, 0.2, 100<<20))[units.CPU]; e.Value <= 0 {
 		t.Errorf("estimate by the policy batch = %+v, want a value", e)
 	}
 }
@@ -109,7 +110,7 @@ func TestOOMEstimator(t *testing.T) {
 	}
 
 	const gib = 1 << 30
-	ago := func(d time.Duration, memory series.Bytes) rightsize.OOM {
+	ago := func(d time.Duration, memory units.Bytes) rightsize.OOM {
 		return rightsize.OOM{At: start.Add(-d), Memory: memory}
 	}
 	for name, c := range map[string]struct {
@@ -148,7 +149,7 @@ func FuzzSettings(f *testing.F) {
 
 		if o, err := ParseOOMEstimator(map[string]string{key: value}); err == nil {
 			e, _ := o.Estimate("web", []rightsize.OOM{{At: start, Memory: 1 << 40}}, start, 0)
-			if !isValid(series.Memory, e.Value) {
+			if !isValid(units.Memory, e.Value) {
 				t.Errorf("estimate with %q=%q = %+v, want a valid value", key, value, e)
 			}
 		}

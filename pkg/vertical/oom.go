@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 // OOMEstimator estimates from OOM kills: one at m bytes asks for max(m*Ratio, m+100MiB) within the window. The numbers are those of
@@ -40,7 +40,7 @@ func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 	out := OOMEstimator{Ratio: r.Number("oom-bump-ratio", oomRatio, minRatio, maxRatio), Window: oomWindow, ratios: map[string]float64{}}
 
 	r.Parse("oom-history-length", func(text string) error {
-		d, err := series.ParseDuration(text)
+		d, err := units.ParseDuration(text)
 		if err != nil || d <= 0 {
 			return errors.New("must be a duration above zero, for example 168h")
 		}
@@ -76,7 +76,7 @@ func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, now time.
 		m := float64(k.Memory)
 		if need := math.Max(m*ratio, m+oomBumpBytes); need > out.Value {
 			out.Value = need
-			out.Reason = fmt.Sprintf("it was killed with %s at %s", Format(series.Memory, int64(k.Memory)), k.At.UTC().Format(time.RFC3339))
+			out.Reason = fmt.Sprintf("it was killed with %s at %s", Format(units.Memory, int64(k.Memory)), k.At.UTC().Format(time.RFC3339))
 		}
 	}
 

@@ -14,7 +14,7 @@ import (
 
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Types of the estimators that Crane runs.
@@ -89,7 +89,7 @@ func (p PercentileEstimator) Policy(subject rightsize.Subject) rightsize.Policy 
 }
 
 // Estimate returns the answers for each container of a workload. in must have the policy that Policy returns.
-func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[string]map[series.Resource]Estimate {
+func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[string]map[units.Resource]Estimate {
 	// Bounds apply to the combination of all estimates.
 	in.MaxCPU = 0
 
@@ -112,7 +112,7 @@ func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[strin
 
 	lower := recommendations(low)
 	upper := recommendations(high)
-	out := map[string]map[series.Resource]Estimate{}
+	out := map[string]map[units.Resource]Estimate{}
 	for _, r := range resource.Decide(in).Containers {
 		l := lower[r.Container]
 		u := upper[r.Container]
@@ -120,7 +120,7 @@ func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[strin
 		memory := newEstimate(r.Memory, amountOrZero(r.Target.MemoryRequest), amountOrZero(l.Target.MemoryRequest), amountOrZero(u.Target.MemoryRequest))
 		cpu.Priority = priority
 		memory.Priority = priority
-		out[r.Container] = map[series.Resource]Estimate{series.CPU: cpu, series.Memory: memory}
+		out[r.Container] = map[units.Resource]Estimate{units.CPU: cpu, units.Memory: memory}
 	}
 
 	return out

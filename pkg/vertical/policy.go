@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // DirectionPolicy bounds changes of requests in one direction.
@@ -27,13 +27,13 @@ type DirectionPolicy struct {
 // DefaultUp returns the default for raising: where the need exceeds the current request (the threshold is 95 %), at most every 150
 // s. The numbers are gocrane's.
 func DefaultUp() DirectionPolicy {
-	return DirectionPolicy{Thresholds: Amounts{series.CPU: 95, series.Memory: 95}, Window: 150 * time.Second}
+	return DirectionPolicy{Thresholds: Amounts{units.CPU: 95, units.Memory: 95}, Window: 150 * time.Second}
 }
 
 // DefaultDown returns the default for lowering: where the need is below 35 % of the CPU request or 40 % of the memory request, at
 // most every twelve hours. The numbers are gocrane's.
 func DefaultDown() DirectionPolicy {
-	return DirectionPolicy{Thresholds: Amounts{series.CPU: 35, series.Memory: 40}, Window: 12 * time.Hour}
+	return DirectionPolicy{Thresholds: Amounts{units.CPU: 35, units.Memory: 40}, Window: 12 * time.Hour}
 }
 
 // Policy bounds the requests of one container.
@@ -42,7 +42,7 @@ type Policy struct {
 	// Min and Max bound requests; 0 for no bound.
 	Min, Max Amounts
 	// Controlled are the resources that are sized.
-	Controlled []series.Resource
+	Controlled []units.Resource
 	// RequestsOnly leaves limits unchanged, and requests within them; otherwise limits keep their ratio to requests.
 	RequestsOnly bool
 }
@@ -53,7 +53,7 @@ func DefaultPolicy() Policy {
 }
 
 // contradiction describes a contradiction in the policy of a resource, empty for none.
-func (p Policy) contradiction(r series.Resource) string {
+func (p Policy) contradiction(r units.Resource) string {
 	low := p.Min[r]
 	high := p.Max[r]
 	if low > 0 && high > 0 && low > high {
@@ -71,7 +71,7 @@ func (p Policy) contradiction(r series.Resource) string {
 
 // clamp bounds a need by the policy, the largest node and an unchanged limit, and describes the effective bounds. The policy takes
 // precedence over the node.
-func (p Policy) clamp(r series.Resource, need, node, limit int64) (int64, string) {
+func (p Policy) clamp(r units.Resource, need, node, limit int64) (int64, string) {
 	var why []string
 	to := need
 	if node > 0 && to > node {
@@ -116,4 +116,4 @@ func (p Policy) limitFor(to, request, limit int64) int64 {
 }
 
 // Controls reports whether a resource is sized.
-func (p Policy) Controls(r series.Resource) bool { return slices.Contains(p.Controlled, r) }
+func (p Policy) Controls(r units.Resource) bool { return slices.Contains(p.Controlled, r) }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // randomPolicy returns a random policy without contradictions.
@@ -19,13 +19,13 @@ func randomPolicy(r *rand.Rand) Policy {
 	p.Up.Window = time.Duration(r.IntN(3600)) * time.Second
 	p.Down.Window = time.Duration(r.IntN(36000)) * time.Second
 	down := int64(r.IntN(99))
-	p.Down.Thresholds = Amounts{series.CPU: down, series.Memory: down}
+	p.Down.Thresholds = Amounts{units.CPU: down, units.Memory: down}
 	up := down + int64(r.IntN(60))
 
-	p.Up.Thresholds = Amounts{series.CPU: up, series.Memory: up}
+	p.Up.Thresholds = Amounts{units.CPU: up, units.Memory: up}
 	if r.IntN(3) == 0 {
-		p.Min = Amounts{series.CPU: 1 + r.Int64N(300)}
-		p.Max = Amounts{series.CPU: p.Min[series.CPU] + r.Int64N(3000)}
+		p.Min = Amounts{units.CPU: 1 + r.Int64N(300)}
+		p.Max = Amounts{units.CPU: p.Min[units.CPU] + r.Int64N(3000)}
 	}
 
 	p.RequestsOnly = r.IntN(4) == 0
@@ -90,11 +90,11 @@ func simulate(in Input, steps int, next func(int) ([]Estimate, time.Duration)) (
 func TestDecide_Windows(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		in := Input{Resource: series.CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
+		in := Input{Resource: units.CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
 		in.Current = in.Request
 		// The request is within the allowed range, so that nothing has to change at once.
-		if in.Policy.Max[series.CPU] > 0 {
-			in.Current = min(max(in.Current, in.Policy.Min[series.CPU]), in.Policy.Max[series.CPU])
+		if in.Policy.Max[units.CPU] > 0 {
+			in.Current = min(max(in.Current, in.Policy.Min[units.CPU]), in.Policy.Max[units.CPU])
 		}
 
 		in.Limit = in.Current * r.Int64N(3)
@@ -133,7 +133,7 @@ func TestDecide_NoFlapping(t *testing.T) {
 		p.Up.Window, p.Down.Window = 0, 0 // The thresholds alone prevent flapping.
 		high := 100 + r.Float64()*5000
 		low := high * (0.36 + 0.6*r.Float64())
-		in := Input{Resource: series.CPU, Now: start, Policy: p, Request: 50, Current: 50}
+		in := Input{Resource: units.CPU, Now: start, Policy: p, Request: 50, Current: 50}
 
 		changes, end := simulate(in, 200, func(int) ([]Estimate, time.Duration) {
 			return []Estimate{estimate(low + (high-low)*r.Float64())}, time.Minute
@@ -144,7 +144,7 @@ func TestDecide_NoFlapping(t *testing.T) {
 			}
 		}
 
-		if end.Current > roundUp(series.CPU, high) {
+		if end.Current > roundUp(units.CPU, high) {
 			t.Fatalf("seed %d: ends at %d, want at most the highest answer %v", seed, end.Current, high)
 		}
 	}
@@ -154,7 +154,7 @@ func TestDecide_NoFlapping(t *testing.T) {
 func TestDecide_Settles(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		in := Input{Resource: series.CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
+		in := Input{Resource: units.CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
 		in.Current = in.Request
 
 		need := estimate(math.Exp(r.Float64() * 9))
@@ -203,7 +203,7 @@ func TestDecide_Random(t *testing.T) {
 func TestDecide_Monotone(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		in := Input{Resource: series.Memory, Now: start, Policy: randomPolicy(r), Estimates: randomEstimates(r), Request: r.Int64N(3000)}
+		in := Input{Resource: units.Memory, Now: start, Policy: randomPolicy(r), Estimates: randomEstimates(r), Request: r.Int64N(3000)}
 		if len(in.Estimates) == 0 {
 			continue
 		}

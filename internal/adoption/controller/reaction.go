@@ -26,7 +26,7 @@ import (
 	source "crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -104,8 +104,8 @@ func (r *Reactor) Start(ctx context.Context) error {
 // reactionTarget is a target with its CPU requests in force, by container, and those of raised pods.
 type reactionTarget struct {
 	key      targetindex.Key
-	requests map[string]series.MilliCPU
-	raised   map[[2]string]series.MilliCPU
+	requests map[string]units.MilliCPU
+	raised   map[[2]string]units.MilliCPU
 }
 
 // reactionTargets holds the targets of a namespace by name; several kinds may share one.
@@ -184,7 +184,7 @@ func (r *Reactor) targets(ctx context.Context) (map[string]reactionTargets, erro
 			continue
 		}
 
-		t := reactionTarget{key: key, requests: map[string]series.MilliCPU{}, raised: map[[2]string]series.MilliCPU{}}
+		t := reactionTarget{key: key, requests: map[string]units.MilliCPU{}, raised: map[[2]string]units.MilliCPU{}}
 		for _, c := range rec.Status.Evidence {
 			if cpu := size.Containers[c.Container].CPURequest; cpu != nil {
 				t.requests[c.Container] = *cpu
@@ -218,7 +218,7 @@ func reacts(rec *analysisv1alpha1.Recommendation, systemNamespace string) bool {
 // query returns the usage of the containers of a namespace that may exceed a request.
 func (r *Reactor) query(ctx context.Context, namespace string, targets reactionTargets, now time.Time) ([]metrics.Sample, error) {
 	// One query serves all workloads of the namespace; observe compares each sample with the request of its container.
-	lowest := series.MilliCPU(math.MaxInt64)
+	lowest := units.MilliCPU(math.MaxInt64)
 	for _, named := range targets {
 		for _, t := range named {
 			for _, cpu := range t.requests {
@@ -276,7 +276,7 @@ func (r *Reactor) observe(namespace string, targets reactionTargets, samples []m
 		recent.Add(s.Value)
 
 		if recent.Exceeds(cores) {
-			found[target] = append(found[target], adoption.Demand{Pod: key.pod, Container: key.container, Use: series.MilliCPU(math.Ceil(1000 * recent.Max()))})
+			found[target] = append(found[target], adoption.Demand{Pod: key.pod, Container: key.container, Use: units.MilliCPU(math.Ceil(1000 * recent.Max()))})
 		}
 	}
 
@@ -303,7 +303,7 @@ func (r *Reactor) observe(namespace string, targets reactionTargets, samples []m
 
 // find returns the target of a container and its request in force; 0 if there is none. The owner of a pod is guessed by the names that
 // Kubernetes gives to pods, and checked before the pod is changed.
-func (t reactionTargets) find(c observedContainer) (targetindex.Key, series.MilliCPU) {
+func (t reactionTargets) find(c observedContainer) (targetindex.Key, units.MilliCPU) {
 	name := c.pod
 	for range 2 { // StatefulSets and DaemonSets add one part to their name, Deployments two.
 		i := strings.LastIndexByte(name, '-')

@@ -34,7 +34,7 @@ import (
 	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // cachedObjects reads Deployments and Recommendations as a cache does: objects are copied, lists are not.
@@ -139,7 +139,7 @@ func TestReactionFollowsTheReplay(t *testing.T) {
 	_, rec := objects.add("shop", "web")
 	for i, c := range []struct {
 		cores float64
-		want  series.MilliCPU // 0 for no demand
+		want  units.MilliCPU // 0 for no demand
 	}{
 		{0.9, 0},
 		{1.2, 0},
@@ -227,7 +227,7 @@ func TestReactionOnlyWhereAdopted(t *testing.T) {
 			d.Labels = map[string]string{analysisv1alpha1.LabelAdoption: analysisv1alpha1.LabelAdoptionOff}
 		},
 		"stopped": func(d *appsv1.Deployment, _ *analysisv1alpha1.Recommendation) {
-			one := series.MilliCPU(1000)
+			one := units.MilliCPU(1000)
 			size := adoption.Size{Containers: map[string]rightsize.Resources{"app": {CPURequest: &one}}}
 			text, err := adoption.State{Phase: adoption.Stopped, Original: size, Current: size}.Encode()
 			if err != nil {
@@ -255,7 +255,7 @@ func TestReactionOnlyWhereAdopted(t *testing.T) {
 func TestReactionRaisedRequest(t *testing.T) {
 	r, objects, use, clk := newTestReactor(t)
 	d, rec := objects.add("shop", "web")
-	one := series.MilliCPU(1000)
+	one := units.MilliCPU(1000)
 	size := adoption.Size{}
 	size.Containers = map[string]rightsize.Resources{"app": {CPURequest: &one}}
 	state := adoption.State{Phase: adoption.Resting, Original: size, Previous: size, Current: size, Raised: []adoption.RaisedRequest{

@@ -17,7 +17,7 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/prometheus"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -47,7 +47,7 @@ type PrometheusThrottling struct {
 }
 
 // Throttled implements targetsnapshot.ThrottlingReader.
-func (t *PrometheusThrottling) Throttled(ctx context.Context, pods []corev1.Pod) *series.Ratio {
+func (t *PrometheusThrottling) Throttled(ctx context.Context, pods []corev1.Pod) *units.Ratio {
 	t.mu.Lock()
 	quiet := t.Clock.Now().Before(t.skipUntil)
 	t.mu.Unlock()
@@ -72,7 +72,7 @@ func (t *PrometheusThrottling) Throttled(ctx context.Context, pods []corev1.Pod)
 	return worst
 }
 
-func (t *PrometheusThrottling) query(ctx context.Context, pods []corev1.Pod) (*series.Ratio, error) {
+func (t *PrometheusThrottling) query(ctx context.Context, pods []corev1.Pod) (*units.Ratio, error) {
 	names := make([]string, 0, len(pods))
 	for i := range pods[:min(len(pods), throttlingPods)] {
 		names = append(names, regexp.QuoteMeta(pods[i].Name))
@@ -104,7 +104,7 @@ func (t *PrometheusThrottling) query(ctx context.Context, pods []corev1.Pod) (*s
 
 	for _, s := range samples {
 		if s.Value >= 0 && s.Value <= 1 { // False for NaN, the value of a container without work.
-			share := series.Ratio(s.Value)
+			share := units.Ratio(s.Value)
 			return &share, nil
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // PodEnded reports whether a pod has ended or is being deleted, so that it no longer belongs to its workload.
@@ -153,16 +153,16 @@ func ConvertResources(r corev1.ResourceRequirements) rightsize.Resources {
 	}
 }
 
-func cpuAmount(list corev1.ResourceList) *series.MilliCPU {
-	if v := series.MilliCPU(list.Cpu().MilliValue()); v > 0 {
+func cpuAmount(list corev1.ResourceList) *units.MilliCPU {
+	if v := units.MilliCPU(list.Cpu().MilliValue()); v > 0 {
 		return &v
 	}
 
 	return nil
 }
 
-func memoryAmount(list corev1.ResourceList) *series.Bytes {
-	if v := series.Bytes(list.Memory().Value()); v > 0 {
+func memoryAmount(list corev1.ResourceList) *units.Bytes {
+	if v := units.Bytes(list.Memory().Value()); v > 0 {
 		return &v
 	}
 

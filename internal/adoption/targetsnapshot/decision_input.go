@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/oom"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // SnapshotReader reads what decisions need.
@@ -40,7 +40,7 @@ type KillReader interface {
 type ThrottlingReader interface {
 	// Throttled returns the largest share of throttled CFS periods, 0 to 1, among the containers of the pods in the last minutes;
 	// nil if it is unknown.
-	Throttled(ctx context.Context, pods []corev1.Pod) *series.Ratio
+	Throttled(ctx context.Context, pods []corev1.Pod) *units.Ratio
 }
 
 // DecisionRequest selects what is decided about a target.

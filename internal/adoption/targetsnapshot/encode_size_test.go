@@ -11,14 +11,14 @@ import (
 
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestEncodeSize: DesiredSize decodes the result of EncodeSize, with sidecars and limits.
 func TestEncodeSize(t *testing.T) {
-	cpu := series.MilliCPU(250)
-	memory := series.Bytes(100 << 20)
-	limit := series.Bytes(300 << 20)
+	cpu := units.MilliCPU(250)
+	memory := units.Bytes(100 << 20)
+	limit := units.Bytes(300 << 20)
 	size := adoption.Size{Containers: map[string]rightsize.Resources{
 		"app": {CPURequest: &cpu, MemoryRequest: &memory, MemoryLimit: &limit}, "proxy": {CPURequest: &cpu},
 	}}

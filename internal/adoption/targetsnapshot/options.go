@@ -12,7 +12,7 @@ import (
 
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/scaling"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Options are the flags of Auto, which craned and `crane adopt` share.
@@ -29,7 +29,7 @@ func NewOptions() Options { return Options{Policy: adoption.DefaultPolicy(), Tim
 // AddFlags adds a flag for each option.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	p := &o.Policy
-	share := func(v *series.Ratio, name, text string) { fs.Float64Var((*float64)(v), name, float64(*v), text) }
+	share := func(v *units.Ratio, name, text string) { fs.Float64Var((*float64)(v), name, float64(*v), text) }
 	share(&p.Step, "adoption-step", "Maximum share of a request by which one step lowers it.")
 	share(&p.PodsAtOnce, "adoption-pods-at-once", "Maximum share of the pods of a workload that are lowered, or restarted, at once.")
 	share(&p.BreakerShare, "adoption-breaker-share",

@@ -14,7 +14,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/pkg/adoption"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Request is one write. It names the UID and the version of its object, so that the API server refuses it after another change.
@@ -151,7 +151,7 @@ func (s *TargetSnapshot) ScaleRequest(to int32) *Request {
 		Type:        types.ApplyPatchType,
 		Manager:     FieldManager(analysisv1alpha1.AnalysisTypeReplicas),
 		Body:        body,
-		Reason:      "to " + series.FormatCount(int(to), "replica"),
+		Reason:      "to " + units.FormatCount(int(to), "replica"),
 	}
 }
 

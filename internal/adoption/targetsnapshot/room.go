@@ -15,7 +15,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ReadRoom sets the room on their nodes for the pods whose requests are below these demands, with two requests for each of the nodes.
@@ -34,7 +34,7 @@ func (r SnapshotReader) ReadRoom(ctx context.Context, s *TargetSnapshot, demands
 			return err
 		}
 
-		room /= series.MilliCPU(len(indices))
+		room /= units.MilliCPU(len(indices))
 		for _, i := range indices {
 			pods[i].Room = &room
 		}
@@ -53,7 +53,7 @@ func exceedsRequest(p adoption.Pod, demands []adoption.Demand) bool {
 }
 
 // readNodeRoom returns the CPU of a node that its pods do not request.
-func (r SnapshotReader) readNodeRoom(ctx context.Context, name string) (series.MilliCPU, error) {
+func (r SnapshotReader) readNodeRoom(ctx context.Context, name string) (units.MilliCPU, error) {
 	var node corev1.Node
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 		return 0, fmt.Errorf("reading node %s: %w", name, err)
@@ -79,7 +79,7 @@ func (r SnapshotReader) readNodeRoom(ctx context.Context, name string) (series.M
 		}
 
 		if next = list.Continue; next == "" {
-			return series.MilliCPU(max(room, 0)), nil
+			return units.MilliCPU(max(room, 0)), nil
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func podOn(node, name, cpu string, phase corev1.PodPhase) *corev1.Pod {
@@ -31,7 +31,7 @@ func podOn(node, name, cpu string, phase corev1.PodPhase) *corev1.Pod {
 	}
 }
 
-func sizeOf(cpu series.MilliCPU) adoption.Size {
+func sizeOf(cpu units.MilliCPU) adoption.Size {
 	return adoption.Size{Containers: map[string]rightsize.Resources{"app": {CPURequest: &cpu}}}
 }
 
@@ -106,7 +106,7 @@ func TestReadNodeRoom(t *testing.T) {
 func TestRequestsInForce(t *testing.T) {
 	d := &appsv1.Deployment{}
 	d.Spec.Template.Spec = podOn("", "x", "700m", "").Spec
-	cpu := func() series.MilliCPU {
+	cpu := func() units.MilliCPU {
 		size, _, ok := RequestsInForce(d)
 		if c := size.Containers["app"].CPURequest; ok && c != nil {
 			return *c
@@ -120,7 +120,7 @@ func TestRequestsInForce(t *testing.T) {
 	}
 
 	probe := adoption.State{Phase: adoption.Resting, Original: sizeOf(700), Current: sizeOf(500)}
-	for phase, want := range map[adoption.Phase]series.MilliCPU{adoption.Resting: 500, adoption.Lowering: 500, adoption.Stopped: 0, adoption.Withdrawing: 0} {
+	for phase, want := range map[adoption.Phase]units.MilliCPU{adoption.Resting: 500, adoption.Lowering: 500, adoption.Stopped: 0, adoption.Withdrawing: 0} {
 		probe.Phase = phase
 		encoded, err := probe.Encode()
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // VerticalSize returns the requests that a vertical autoscaler recommends; empty for none.
@@ -25,10 +25,10 @@ func VerticalSize(evpa *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) adop
 
 	for _, c := range evpa.Status.Recommendation.ContainerRecommendations {
 		var size rightsize.Resources
-		if cpu := series.MilliCPU(c.Target.Cpu().MilliValue()); cpu > 0 {
+		if cpu := units.MilliCPU(c.Target.Cpu().MilliValue()); cpu > 0 {
 			size.CPURequest = &cpu
 		}
-		if memory := series.Bytes(c.Target.Memory().Value()); memory > 0 {
+		if memory := units.Bytes(c.Target.Memory().Value()); memory > 0 {
 			size.MemoryRequest = &memory
 		}
 

@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/internal/kube/podwebhook"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Workload holds what the webhook needs of a workload and its namespace.
@@ -174,7 +174,7 @@ func setResources(resources *corev1.ResourceRequirements, size rightsize.Resourc
 	set(&resources.Limits, corev1.ResourceMemory, memoryQuantity(size.MemoryLimit))
 }
 
-func cpuQuantity(v *series.MilliCPU) *apiresource.Quantity {
+func cpuQuantity(v *units.MilliCPU) *apiresource.Quantity {
 	if v == nil {
 		return nil
 	}
@@ -182,7 +182,7 @@ func cpuQuantity(v *series.MilliCPU) *apiresource.Quantity {
 	return apiresource.NewMilliQuantity(int64(*v), apiresource.DecimalSI)
 }
 
-func memoryQuantity(v *series.Bytes) *apiresource.Quantity {
+func memoryQuantity(v *units.Bytes) *apiresource.Quantity {
 	if v == nil {
 		return nil
 	}

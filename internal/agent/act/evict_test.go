@@ -26,7 +26,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // fakeEvictions is an API server with configurable answers.
@@ -74,7 +74,7 @@ func severalBudgets() error {
 }
 
 func evictionOf(name string, grace *time.Duration) qos.Eviction {
-	e := qos.Eviction{Pod: qos.PodRef{UID: "uid-" + name, Namespace: "n", Name: name}, GraceOverride: grace, GracePeriod: 30 * time.Second, Resource: series.Memory, Rule: "a/b"}
+	e := qos.Eviction{Pod: qos.PodRef{UID: "uid-" + name, Namespace: "n", Name: name}, GraceOverride: grace, GracePeriod: 30 * time.Second, Resource: units.Memory, Rule: "a/b"}
 	if grace != nil {
 		e.GracePeriod = *grace
 	}

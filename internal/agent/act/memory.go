@@ -18,14 +18,14 @@ import (
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
 	// memoryQueueSize is enough for one measurement of a node with many pods.
 	memoryQueueSize = 256
 	// reclaimChunk is reclaimed per write, which takes some tenths of a second, so that the end of the agent is noticed.
-	reclaimChunk series.Bytes = 256 << 20
+	reclaimChunk units.Bytes = 256 << 20
 	// withoutSwap restricts reclaim to page cache. Older kernels reject it.
 	withoutSwap = " swappiness=0"
 	// KindMemory is the kind of units with memory limits of containers.
@@ -186,7 +186,7 @@ func (m *MemoryThrottler) execute(ctx context.Context, t qos.MemoryThrottle, gro
 
 // reclaim requests that the kernel drop up to the given amount of a cgroup's page cache, which needs no undo. It stops with ErrPaused when
 // Crane is paused.
-func (m *MemoryThrottler) reclaim(ctx context.Context, group string, want series.Bytes) error {
+func (m *MemoryThrottler) reclaim(ctx context.Context, group string, want units.Bytes) error {
 	file, ok := m.cfg.Layout.ReclaimFile(group)
 	how := withoutSwap
 	for ok && want > 0 && ctx.Err() == nil {

@@ -21,7 +21,7 @@ import (
 
 	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const mebi = 1 << 20
@@ -94,7 +94,7 @@ func (n memoryFixture) did(t *testing.T, th qos.MemoryThrottle) error {
 	return got[0].Err
 }
 
-func memoryPlan(from, to, original qos.MemoryHigh, reclaim series.Bytes) qos.MemoryThrottle {
+func memoryPlan(from, to, original qos.MemoryHigh, reclaim units.Bytes) qos.MemoryThrottle {
 	return qos.MemoryThrottle{ContainerID: "c", Pod: qos.PodRef{Namespace: "batch", Name: "reader"}, From: from, To: to, Original: original, Reclaim: reclaim}
 }
 

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Throttler lowers and restores CPU limits: the container's quota and burst, its pod's quota by as much, and its pod's weight. All changes
@@ -33,7 +33,7 @@ type throttleLoss struct {
 	// cores is the reduction of its quota; 0 if the original is unlimited.
 	cores float64
 	// weight is the share of its weight the pod keeps for this container.
-	weight series.Ratio
+	weight units.Ratio
 }
 
 // NewThrottler returns a throttler without any throttled container.
@@ -74,7 +74,7 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 		return err
 	}
 
-	next := cgroup.NewBandwidth(series.MilliCPU(plan.To), now.Period)
+	next := cgroup.NewBandwidth(units.MilliCPU(plan.To), now.Period)
 	restores := plan.To == plan.Original || plan.To == qos.Unlimited
 	// A kubelet may have set a lower limit since.
 	if restores || next.Cores() > original.Cores() && !original.Unlimited() {
@@ -213,7 +213,7 @@ func (t *Throttler) containerChanges(key, group string, next cgroup.Bandwidth, b
 // that one of them keeps.
 func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
 	var lost float64
-	keep := series.Ratio(0)
+	keep := units.Ratio(0)
 	for _, c := range t.losses[pod] {
 		lost += c.cores
 		if c.weight == 0 {
@@ -249,7 +249,7 @@ func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
 }
 
 // weightChange returns the change of a pod's weight to a share of the original. Idle cgroups have no weight.
-func (t *Throttler) weightChange(key, pod string, keep series.Ratio) ([]Change, error) {
+func (t *Throttler) weightChange(key, pod string, keep units.Ratio) ([]Change, error) {
 	// The kernel rejects values below the minimum.
 	file := cgroup.FileWeight
 

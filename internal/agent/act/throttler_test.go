@@ -11,7 +11,7 @@ import (
 
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // get reads a file of a cgroup.
@@ -72,7 +72,7 @@ func TestThrottlePod(t *testing.T) {
 		n.put(t, other, quota, "40000")
 		th := n.throttler(t, n.tree)
 
-		step := func(id string, from, to, original qos.Quota, keep series.Ratio, want string) {
+		step := func(id string, from, to, original qos.Quota, keep units.Ratio, want string) {
 			t.Helper()
 
 			group := n.group

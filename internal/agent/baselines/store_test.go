@@ -19,15 +19,15 @@ import (
 	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func now() time.Time { return time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC) }
 
 func learned() []qos.Baseline {
 	return []qos.Baseline{{
-		UID: "web", Waits: map[series.Resource][]float32{series.CPU: {0.01, 0.02}}, Uses: map[series.Resource][]float32{series.CPU: {500, 510.5}},
-		Above: map[series.Resource]time.Time{series.CPU: now().Add(-time.Minute)},
+		UID: "web", Waits: map[units.Resource][]float32{units.CPU: {0.01, 0.02}}, Uses: map[units.Resource][]float32{units.CPU: {500, 510.5}},
+		Above: map[units.Resource]time.Time{units.CPU: now().Add(-time.Minute)},
 	}}
 }
 

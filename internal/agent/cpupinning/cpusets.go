@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/pkg/cpumanager"
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Kinds of journal units: the CPUs of a container and its memory nodes.
@@ -237,7 +237,7 @@ func (m *Manager) bindMemory(machine cpumanager.Machine, node *topology.NodeTopo
 
 // measureOtherMemory returns the memory in use in each zone of the machine, without that of bound containers and as far as it exceeds what
 // the kubelet keeps from pods. The memory of a bound container counts as distributed like its CPUs.
-func (m *Manager) measureOtherMemory(machine cpumanager.Machine, node *topology.NodeTopology) (map[string]series.Bytes, error) {
+func (m *Manager) measureOtherMemory(machine cpumanager.Machine, node *topology.NodeTopology) (map[string]units.Bytes, error) {
 	s := m.config.Latest.Load()
 	if s == nil {
 		return nil, errors.New("the use of memory is unknown")
@@ -247,7 +247,7 @@ func (m *Manager) measureOtherMemory(machine cpumanager.Machine, node *topology.
 		return nil, fmt.Errorf("the use of memory was measured %s ago", age.Truncate(time.Second))
 	}
 
-	used := map[string]series.Bytes{}
+	used := map[string]units.Bytes{}
 	for i := range node.Machine.Zones {
 		z := &node.Machine.Zones[i]
 		found := false
@@ -285,7 +285,7 @@ func (m *Manager) measureOtherMemory(machine cpumanager.Machine, node *topology.
 			}
 
 			for zone, n := range zones {
-				used[zone] -= c.Memory.Value.Unreclaimable() * series.Bytes(n) / series.Bytes(cpus)
+				used[zone] -= c.Memory.Value.Unreclaimable() * units.Bytes(n) / units.Bytes(cpus)
 			}
 		}
 	}

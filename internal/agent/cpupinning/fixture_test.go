@@ -29,7 +29,7 @@ import (
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // fixture is a node with 8 CPUs in two zones: cores {0,1} {2,3} of node0 and {4,5} {6,7} of node1.
@@ -49,7 +49,7 @@ type fixture struct {
 	// memoryUnbound disables the setting for memory. latest has the bytes in use in the zones and the containers of the pod web.
 	memoryUnbound bool
 	latest        observe.Latest
-	usedMemory    [2]series.Bytes
+	usedMemory    [2]units.Bytes
 	webContainers []observe.Container
 	writeError    func(file, value string) error
 	events        []string

@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // forEachVersion runs a test on both versions of cgroups; all is the CPU list of a container that was never changed.
@@ -364,7 +364,7 @@ func TestMemoryOfOthers(t *testing.T) {
 			}
 		}
 
-		b.usedMemory = [2]series.Bytes{15 * gi / 2, 0}
+		b.usedMemory = [2]units.Bytes{15 * gi / 2, 0}
 		b.runPod("web", "node0=2", 2)
 		restored("others use 7.5 of 8 GiB")
 		b.usedMemory[0] = 6 * gi

@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/cpumanager"
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // nodePod is a pod of the node with its CPU request.
@@ -106,7 +106,7 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (request *cpum
 	request = &cpumanager.Pod{UID: uid, Policy: policy, Zones: map[string]int{}}
 	for _, share := range placement {
 		// Everything above the largest CPU number is equally too much.
-		request.Zones[share.Zone] = int(min(share.Resources[series.CPU]/numa.Core, numa.MaxCPU+1))
+		request.Zones[share.Zone] = int(min(share.Resources[units.CPU]/numa.Core, numa.MaxCPU+1))
 	}
 
 	for i := range pod.Spec.Containers {
@@ -122,7 +122,7 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (request *cpum
 			limit = 0
 		}
 
-		request.Containers = append(request.Containers, cpumanager.Container{Name: c.Name, CPUs: n, Memory: series.Bytes(limit)})
+		request.Containers = append(request.Containers, cpumanager.Container{Name: c.Name, CPUs: n, Memory: units.Bytes(limit)})
 	}
 
 	if len(request.Containers) == 0 {

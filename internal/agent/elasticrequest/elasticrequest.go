@@ -14,13 +14,13 @@ import (
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/pkg/elastic"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Amounts holds CPU and memory; 0 for none.
 type Amounts struct {
-	CPU    series.MilliCPU
-	Memory series.Bytes
+	CPU    units.MilliCPU
+	Memory units.Bytes
 }
 
 // IsZero reports whether both amounts are 0.
@@ -95,7 +95,7 @@ func readAmounts(list corev1.ResourceList) Amounts {
 	memory := list[ensurancev1alpha1.ResourceReclaimedMemory]
 
 	// The API server admits whole, non-negative numbers; sums of hostile ones must not overflow.
-	return Amounts{CPU: series.MilliCPU(1000 * clampQuantity(cpu, maxCores)), Memory: series.Bytes(clampQuantity(memory, maxBytes))}
+	return Amounts{CPU: units.MilliCPU(1000 * clampQuantity(cpu, maxCores)), Memory: units.Bytes(clampQuantity(memory, maxBytes))}
 }
 
 const (
@@ -120,20 +120,20 @@ func containerID(pod *corev1.Pod, name string) string {
 
 // ReclaimableCapacity is the capacity of a node for pods on elastic resources; nil means unknown.
 type ReclaimableCapacity struct {
-	CPU    *series.MilliCPU
-	Memory *series.Bytes
+	CPU    *units.MilliCPU
+	Memory *units.Bytes
 }
 
 // AllocatedShares holds elastic.AllocatedShare of both resources; nil means unknown.
-type AllocatedShares struct{ CPU, Memory *series.Ratio }
+type AllocatedShares struct{ CPU, Memory *units.Ratio }
 
 // ReadReclaimableCapacity reads the elastic resources of a Node's status; a missing resource is unknown.
 func ReadReclaimableCapacity(list corev1.ResourceList) (r ReclaimableCapacity) {
 	if q := list[ensurancev1alpha1.ResourceReclaimedCPU]; q.Sign() > 0 {
-		r.CPU = new(series.MilliCPU(1000 * clampQuantity(q, maxCores)))
+		r.CPU = new(units.MilliCPU(1000 * clampQuantity(q, maxCores)))
 	}
 	if q := list[ensurancev1alpha1.ResourceReclaimedMemory]; q.Sign() > 0 {
-		r.Memory = new(series.Bytes(clampQuantity(q, maxBytes)))
+		r.Memory = new(units.Bytes(clampQuantity(q, maxBytes)))
 	}
 
 	return r

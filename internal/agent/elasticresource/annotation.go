@@ -14,7 +14,7 @@ import (
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	model "crane.io/crane/pkg/elastic"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // nodeAnnotation is the content of the annotation: what the node advertises, with every term of the formula as a Kubernetes quantity.
@@ -96,9 +96,9 @@ func describeResult[T model.Amount](r *result[T]) *resourceAnnotation {
 // formatQuantity formats an amount as a Kubernetes quantity in cores or bytes.
 func formatQuantity[T model.Amount](v T) string {
 	switch v := any(v).(type) {
-	case series.MilliCPU:
+	case units.MilliCPU:
 		return resource.NewMilliQuantity(int64(v), resource.DecimalSI).String()
-	case series.Bytes:
+	case units.Bytes:
 		return resource.NewQuantity(int64(v), resource.BinarySI).String()
 	}
 

@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestExclusive checks that the largest idle part of exclusive CPUs since the last decision is not offered.
 func TestExclusive(t *testing.T) {
 	var u usage
 	at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
-	known := func(v series.MilliCPU) observe.Known[series.MilliCPU] {
-		return observe.Known[series.MilliCPU]{Value: v, OK: true}
+	known := func(v units.MilliCPU) observe.Known[units.MilliCPU] {
+		return observe.Known[units.MilliCPU]{Value: v, OK: true}
 	}
-	for _, idle := range []observe.Known[series.MilliCPU]{known(500), known(1500), {}, known(1000)} {
+	for _, idle := range []observe.Known[units.MilliCPU]{known(500), known(1500), {}, known(1000)} {
 		at = at.Add(time.Second)
 		u.add(&observe.Snapshot{At: at, Node: observe.Node{UsedCPU: known(2000), ExclusiveIdle: idle}}, nil)
 	}

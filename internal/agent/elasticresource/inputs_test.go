@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/prediction/nodetemplate"
 	model "crane.io/crane/pkg/elastic"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var start = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -28,8 +28,8 @@ const gi = 1 << 30
 
 // snapshot returns a node of 64 GiB with the containers "e" (elastic CPU and memory), "c" (elastic CPU), "m" (elastic memory) and "n"
 // (neither).
-func snapshot(at time.Time, total series.MilliCPU, used series.Bytes) *observe.Snapshot {
-	container := func(id string, cpu series.MilliCPU, memory series.Bytes) observe.Container {
+func snapshot(at time.Time, total units.MilliCPU, used units.Bytes) *observe.Snapshot {
+	container := func(id string, cpu units.MilliCPU, memory units.Bytes) observe.Container {
 		return observe.Container{ID: id, Use: observe.Use{UsedCPU: known(cpu), Memory: known(observe.Memory{WorkingSet: 2 * memory, RSS: memory - memory/4, Shared: memory / 4})}}
 	}
 	s := &observe.Snapshot{At: at, Pods: []observe.Pod{
@@ -60,10 +60,10 @@ func TestUsage(t *testing.T) {
 	u.add(swapped, testRequests)
 
 	cpu, memory := u.drain()
-	if want := (model.Use[series.MilliCPU]{At: start.Add(2 * time.Second), Total: 4001, Elastic: 700}); cpu != want {
+	if want := (model.Use[units.MilliCPU]{At: start.Add(2 * time.Second), Total: 4001, Elastic: 700}); cpu != want {
 		t.Errorf("%+v, want %+v", cpu, want)
 	}
-	if want := (model.Use[series.Bytes]{At: start.Add(2 * time.Second), Total: 22 * gi, Elastic: gi + gi/2}); memory != want {
+	if want := (model.Use[units.Bytes]{At: start.Add(2 * time.Second), Total: 22 * gi, Elastic: gi + gi/2}); memory != want {
 		t.Errorf("%+v, want %+v", memory, want)
 	}
 
@@ -95,9 +95,9 @@ func TestPageCacheOfElasticPods(t *testing.T) {
 	var u usage
 	u.add(s, testRequests)
 	_, memory := u.drain()
-	var state model.State[series.Bytes]
+	var state model.State[units.Bytes]
 
-	got := model.Decide(model.Input[series.Bytes]{At: start, Allocatable: 64 * gi, Use: memory, PodsKnown: true}, model.Memory(), &state)
+	got := model.Decide(model.Input[units.Bytes]{At: start, Allocatable: 64 * gi, Use: memory, PodsKnown: true}, model.Memory(), &state)
 	if got.Offer != 42*gi {
 		t.Errorf("offers %d GiB, want 42 GiB", got.Offer/gi)
 	}
@@ -170,7 +170,7 @@ func newForecast(values ...string) *predictionv1alpha1.TimeSeriesPrediction {
 
 // TestForecast checks units, the peak within the window, and the reasons for unusable forecasts.
 func TestForecast(t *testing.T) {
-	cpu := func(e forecastState) model.Forecast[series.MilliCPU] {
+	cpu := func(e forecastState) model.Forecast[units.MilliCPU] {
 		return readForecast(e, newNode(), corev1.ResourceCPU, start.Add(30*time.Second), model.ParseCores)
 	}
 

@@ -24,7 +24,7 @@ import (
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/kube/slimclient"
 	model "crane.io/crane/pkg/elastic"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -42,7 +42,7 @@ const (
 )
 
 // Reserves holds the shares of a node that are never advertised, from 0 to 1, unless its annotations override them.
-type Reserves struct{ CPU, Memory series.Ratio }
+type Reserves struct{ CPU, Memory units.Ratio }
 
 // Config configures a Manager.
 type Config struct {
@@ -77,8 +77,8 @@ type Manager struct {
 	}
 
 	node    types.UID // the Node of the trackers
-	cpu     tracker[series.MilliCPU]
-	memory  tracker[series.Bytes]
+	cpu     tracker[units.MilliCPU]
+	memory  tracker[units.Bytes]
 	written writeRecord
 
 	mu            sync.Mutex
@@ -89,8 +89,8 @@ type Manager struct {
 // decision is the last decision.
 type decision struct {
 	at     time.Time
-	cpu    result[series.MilliCPU]
-	memory result[series.Bytes]
+	cpu    result[units.MilliCPU]
+	memory result[units.Bytes]
 }
 
 // New returns a Manager.
@@ -244,17 +244,17 @@ func (m *Manager) evaluate(state *cluster.State, now time.Time) *decision {
 	forecast := m.predictions.latest()
 	allocated := elasticrequest.SumAllocated(state.Pods)
 
-	cpu := model.Input[series.MilliCPU]{
+	cpu := model.Input[units.MilliCPU]{
 		At:          now,
-		Allocatable: series.MilliCPU(node.Status.Allocatable.Cpu().MilliValue()),
+		Allocatable: units.MilliCPU(node.Status.Allocatable.Cpu().MilliValue()),
 		Use:         cpuUse,
 		Allocated:   allocated.CPU,
 		PodsKnown:   state.KnowsPods,
 	}
 
-	memory := model.Input[series.Bytes]{
+	memory := model.Input[units.Bytes]{
 		At:          now,
-		Allocatable: series.Bytes(node.Status.Allocatable.Memory().Value()),
+		Allocatable: units.Bytes(node.Status.Allocatable.Memory().Value()),
 		Use:         memoryUse,
 		Allocated:   allocated.Memory,
 		PodsKnown:   state.KnowsPods,

@@ -35,7 +35,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/ruleset"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // fixture is an API server with one node and its host.
@@ -138,7 +138,7 @@ func (w *fixture) advance(d time.Duration) {
 }
 
 func (w *fixture) publishSnapshot() {
-	w.manager.Latest.Publish(snapshot(w.clock.Now(), 700+series.MilliCPU(w.cpu), 10*gi))
+	w.manager.Latest.Publish(snapshot(w.clock.Now(), 700+units.MilliCPU(w.cpu), 10*gi))
 }
 
 func (w *fixture) advertised(name corev1.ResourceName) string {

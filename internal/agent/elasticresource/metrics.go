@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	model "crane.io/crane/pkg/elastic"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // The first four have gocrane's names and labels; subcomponent and step are empty, as in gocrane.
@@ -58,7 +58,7 @@ func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 	collectResult(gauge, &latest.memory, "memory", bytesDesc, 1)
 }
 
-func collectResult[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, float64, ...string), r *result[T], name string, terms *prometheus.Desc, divisor float64) {
+func collectResult[T units.MilliCPU | units.Bytes](gauge func(*prometheus.Desc, float64, ...string), r *result[T], name string, terms *prometheus.Desc, divisor float64) {
 	gauge(recommendedDesc, float64(r.Advertise)/divisor, "", "", name)
 	gauge(recommendedFromDesc, boolValue(r.NeedSource == model.SourceForecast), "", "", name)
 	gauge(problemDesc, boolValue(r.Problem != ""), name)

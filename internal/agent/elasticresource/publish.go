@@ -19,7 +19,7 @@ import (
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/elasticrequest"
 	model "crane.io/crane/pkg/elastic"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -147,8 +147,8 @@ func (m *Manager) withdraw(ctx context.Context) error {
 
 // nodeChange holds the changes of a Node; nil amounts stay.
 type nodeChange struct {
-	cpu    *series.MilliCPU
-	memory *series.Bytes
+	cpu    *units.MilliCPU
+	memory *units.Bytes
 	// remove deletes resources with amount 0 instead of showing 0.
 	remove     bool
 	annotation string
@@ -191,7 +191,7 @@ func (c nodeChange) patch(node *corev1.Node) ([]byte, error) {
 }
 
 // readReserve returns the share of a resource that is never advertised: the Node's annotation, else the flag's value.
-func readReserve(node *corev1.Node, annotation string, fallback series.Ratio) (series.Ratio, string) {
+func readReserve(node *corev1.Node, annotation string, fallback units.Ratio) (units.Ratio, string) {
 	value, ok := node.Annotations[annotation]
 	if !ok {
 		return fallback, ""

@@ -13,7 +13,7 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/report"
 	model "crane.io/crane/pkg/elastic"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // tracker holds the state of one resource between decisions.
@@ -37,26 +37,26 @@ type tracker[T model.Amount] struct {
 	logged, annotated condition
 }
 
-func newCPUTracker() tracker[series.MilliCPU] {
-	return tracker[series.MilliCPU]{
+func newCPUTracker() tracker[units.MilliCPU] {
+	return tracker[units.MilliCPU]{
 		name: corev1.ResourceCPU, elastic: ensurancev1alpha1.ResourceReclaimedCPU, unit: 1000, reserve: reserveCPU,
 		parseForecast: model.ParseCores, policy: model.CPU(),
-		parseElastic: func(q resource.Quantity) series.MilliCPU {
+		parseElastic: func(q resource.Quantity) units.MilliCPU {
 			const maxCores = 1 << 40 // so that millicores written by other clients do not overflow
-			return series.MilliCPU(min(max(q.Value(), 0), maxCores) * 1000)
+			return units.MilliCPU(min(max(q.Value(), 0), maxCores) * 1000)
 		},
 	}
 }
 
-func newMemoryTracker() tracker[series.Bytes] {
-	return tracker[series.Bytes]{
+func newMemoryTracker() tracker[units.Bytes] {
+	return tracker[units.Bytes]{
 		name:          corev1.ResourceMemory,
 		elastic:       ensurancev1alpha1.ResourceReclaimedMemory,
 		unit:          1,
 		reserve:       reserveMemory,
 		parseForecast: model.ParseBytes,
 		policy:        model.Memory(),
-		parseElastic:  func(q resource.Quantity) series.Bytes { return series.Bytes(max(q.Value(), 0)) },
+		parseElastic:  func(q resource.Quantity) units.Bytes { return units.Bytes(max(q.Value(), 0)) },
 	}
 }
 
@@ -93,7 +93,7 @@ func (t *tracker[T]) reset(node *corev1.Node) {
 }
 
 // decide completes the inputs with those of the node and decides.
-func (t *tracker[T]) decide(in model.Input[T], node *corev1.Node, forecast forecastState, reserve series.Ratio, enforce bool) result[T] {
+func (t *tracker[T]) decide(in model.Input[T], node *corev1.Node, forecast forecastState, reserve units.Ratio, enforce bool) result[T] {
 	in.Forecast = readForecast(forecast, node, t.name, in.At, t.parseForecast)
 	in.Reserve, in.ReserveProblem = readReserve(node, t.reserve, reserve)
 	in.Advertised, in.NotAdvertised = t.dryRun, t.notInDryRun

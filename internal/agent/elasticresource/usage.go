@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/observe"
 	model "crane.io/crane/pkg/elastic"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // usage combines the snapshots since the last decision into one measurement: the mean CPU use, because that of one second varies, and the
@@ -19,19 +19,19 @@ import (
 type usage struct {
 	lastSeen time.Time // time of the last snapshot
 	cpu      meanCPU
-	memory   model.Use[series.Bytes]
+	memory   model.Use[units.Bytes]
 	memoryOK bool
 	// lastCPU and lastMemory are the measurements of the previous decision; their age shows that snapshots stopped.
-	lastCPU    model.Use[series.MilliCPU]
-	lastMemory model.Use[series.Bytes]
+	lastCPU    model.Use[units.MilliCPU]
+	lastMemory model.Use[units.Bytes]
 }
 
 type meanCPU struct {
 	at             time.Time
-	total, elastic series.MilliCPU
-	count          series.MilliCPU
+	total, elastic units.MilliCPU
+	count          units.MilliCPU
 	// exclusive is the largest idle part of exclusive CPUs.
-	exclusive series.MilliCPU
+	exclusive units.MilliCPU
 }
 
 // add adds a snapshot once.
@@ -55,7 +55,7 @@ func (u *usage) add(s *observe.Snapshot, requests map[string]elasticrequest.Amou
 
 	if m := s.Node.Memory; m.OK {
 		// Swapped-out memory needs room when it comes back; otherwise elastic pods would push others out of memory for good.
-		now := model.Use[series.Bytes]{At: s.At, Total: m.Value.Total - m.Value.Available + m.Value.SwappedOut, Elastic: memory}
+		now := model.Use[units.Bytes]{At: s.At, Total: m.Value.Total - m.Value.Available + m.Value.SwappedOut, Elastic: memory}
 		if !u.memoryOK || now.Total-now.Elastic > u.memory.Total-u.memory.Elastic {
 			u.memory.Total, u.memory.Elastic = now.Total, now.Elastic
 		}
@@ -69,9 +69,9 @@ func (u *usage) add(s *observe.Snapshot, requests map[string]elasticrequest.Amou
 func (u *usage) complete() bool { return u.cpu.count > 0 && u.memoryOK }
 
 // drain returns the measurement and starts the next one. Without new snapshots it returns the previous measurement with its time.
-func (u *usage) drain() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
+func (u *usage) drain() (model.Use[units.MilliCPU], model.Use[units.Bytes]) {
 	if n := u.cpu.count; n > 0 {
-		u.lastCPU = model.Use[series.MilliCPU]{
+		u.lastCPU = model.Use[units.MilliCPU]{
 			At:        u.cpu.at,
 			Total:     (u.cpu.total + n - 1) / n,
 			Elastic:   u.cpu.elastic / n,
@@ -84,7 +84,7 @@ func (u *usage) drain() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
 	}
 
 	u.cpu = meanCPU{}
-	u.memory = model.Use[series.Bytes]{}
+	u.memory = model.Use[units.Bytes]{}
 	u.memoryOK = false
 
 	return u.lastCPU, u.lastMemory
@@ -92,7 +92,7 @@ func (u *usage) drain() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
 
 // sumElasticUse sums the use of containers that request a resource, each resource separately: a pod that requests only gocrane.io/cpu
 // uses ordinary memory. Memory excludes page cache, as the node's use does. Unknown use counts as that of other pods.
-func sumElasticUse(s *observe.Snapshot, requests map[string]elasticrequest.Amounts) (cpu series.MilliCPU, memory series.Bytes) {
+func sumElasticUse(s *observe.Snapshot, requests map[string]elasticrequest.Amounts) (cpu units.MilliCPU, memory units.Bytes) {
 	if len(requests) == 0 {
 		return 0, 0
 	}

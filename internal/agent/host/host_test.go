@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func TestParsePressure(t *testing.T) {
@@ -62,7 +62,7 @@ func TestParseMeminfo(t *testing.T) {
 	}
 
 	// Pages that are also in memory, and counts that were not read at the same time.
-	for text, want := range map[string]series.Bytes{
+	for text, want := range map[string]units.Bytes{
 		"SwapCached: 30 kB\nSwapTotal: 1000 kB\nSwapFree: 600 kB\n": 370 << 10,
 		"SwapCached: 0 kB\nSwapTotal: 1000 kB\nSwapFree: 1000 kB\n": 0,
 		"SwapCached: 9 kB\nSwapTotal: 1000 kB\nSwapFree: 996 kB\n":  0,

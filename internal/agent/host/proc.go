@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // CPUTimes holds the times of all CPUs since boot, in ticks of 10 ms (proc(5), /proc/stat).
@@ -100,9 +100,9 @@ func parseTicks(line []byte) (busy, idle uint64, err error) {
 
 // Memory holds the host's memory as in /proc/meminfo.
 type Memory struct {
-	Total, Available series.Bytes
+	Total, Available units.Bytes
 	// SwappedOut is memory that exists only in swap; 0 without swap.
-	SwappedOut series.Bytes
+	SwappedOut units.Bytes
 }
 
 // parseMeminfo parses lines such as "MemTotal: 16384 kB" after skipping some fields. field returns where to store the bytes of a key, nil for
@@ -163,9 +163,9 @@ func ParseMeminfo(content []byte) (Memory, error) {
 		return Memory{}, fmt.Errorf("meminfo: %w", err)
 	}
 
-	m := Memory{Total: series.Bytes(total), Available: series.Bytes(min(available, total))}
+	m := Memory{Total: units.Bytes(total), Available: units.Bytes(min(available, total))}
 	if inMemory := swapFree + swapCached; inMemory < swap {
-		m.SwappedOut = series.Bytes(swap - inMemory)
+		m.SwappedOut = units.Bytes(swap - inMemory)
 	}
 
 	return m, nil

@@ -12,18 +12,18 @@ import (
 	"strings"
 
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ZoneMemory is the memory of a NUMA node, for which the kernel reports no MemAvailable.
 type ZoneMemory struct {
-	Total, Free series.Bytes
+	Total, Free units.Bytes
 	// PageCache is file-backed memory without shared memory, most of which can be reclaimed; 0 if not reported.
-	PageCache series.Bytes
+	PageCache units.Bytes
 }
 
 // Used returns the memory that is neither free nor page cache.
-func (z ZoneMemory) Used() series.Bytes { return max(z.Total-z.Free-z.PageCache, 0) }
+func (z ZoneMemory) Used() units.Bytes { return max(z.Total-z.Free-z.PageCache, 0) }
 
 // ZonesDir is the directory of NUMA nodes below a Root.
 const ZonesDir = "sys/devices/system/node"
@@ -79,7 +79,7 @@ func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {
 		return ZoneMemory{}, fmt.Errorf("meminfo: %w", err)
 	}
 
-	return ZoneMemory{Total: series.Bytes(total), Free: series.Bytes(min(free, total)), PageCache: series.Bytes(files - min(shared, files))}, nil
+	return ZoneMemory{Total: units.Bytes(total), Free: units.Bytes(min(free, total)), PageCache: units.Bytes(files - min(shared, files))}, nil
 }
 
 // ReadCPUs reads a file with a CPU list such as 0-3,8; an empty line is an empty set. The error is ErrGone for a missing file and

@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/kube/podqos"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Pods holds the pods of a node by UID. The zero value is empty.
@@ -153,9 +153,9 @@ func newPod(uid string, pod *corev1.Pod, allowed []string, exempt string) knownP
 }
 
 func newContainer(id string, spec *corev1.Container) qos.Container {
-	milli := func(list corev1.ResourceList, name corev1.ResourceName) series.MilliCPU {
+	milli := func(list corev1.ResourceList, name corev1.ResourceName) units.MilliCPU {
 		q := list[name]
-		return series.MilliCPU(max(q.MilliValue(), 0))
+		return units.MilliCPU(max(q.MilliValue(), 0))
 	}
 	c := qos.Container{
 		ID:      id,
@@ -165,10 +165,10 @@ func newContainer(id string, spec *corev1.Container) qos.Container {
 	}
 
 	if q := spec.Resources.Requests.Memory(); q != nil {
-		c.RequestMemory = series.Bytes(max(q.Value(), 0))
+		c.RequestMemory = units.Bytes(max(q.Value(), 0))
 	}
 	if q := spec.Resources.Limits.Memory(); q != nil {
-		c.LimitMemory = series.Bytes(max(q.Value(), 0))
+		c.LimitMemory = units.Bytes(max(q.Value(), 0))
 	}
 	if c.Limit == 0 {
 		c.Limit = elasticrequest.ReadContainer(spec).CPU

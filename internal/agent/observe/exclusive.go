@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -60,7 +60,7 @@ func (o *Observer) SetExclusiveCPUs(source func() (cpus numa.CPUSet, ok bool)) {
 func (o *Observer) collectExclusiveIdle() {
 	w := &o.exclusive
 	n := &o.snapshot.Node
-	n.ExclusiveIdle = Known[series.MilliCPU]{}
+	n.ExclusiveIdle = Known[units.MilliCPU]{}
 
 	if now := o.snapshot.At; w.readAt.IsZero() || now.Sub(w.readAt) >= kubeletStateInterval || now.Before(w.readAt) {
 		w.readAt = now
@@ -189,14 +189,14 @@ func (o *Observer) runsOnExclusiveCPUs(c Container) bool {
 }
 
 // measureIdle returns how much of the CPUs was idle since the previous measurement; unknown if that one covered other CPUs.
-func (w *exclusiveState) measureIdle(files hostFiles, stat *host.File, cpus numa.CPUSet) (Known[series.MilliCPU], error) {
+func (w *exclusiveState) measureIdle(files hostFiles, stat *host.File, cpus numa.CPUSet) (Known[units.MilliCPU], error) {
 	if cpus.Len() == 0 {
-		return known(series.MilliCPU(0)), nil
+		return known(units.MilliCPU(0)), nil
 	}
 
 	content, err := files.reader.Read(stat)
 	if err != nil {
-		return Known[series.MilliCPU]{}, err
+		return Known[units.MilliCPU]{}, err
 	}
 
 	if w.ticks == nil {
@@ -210,7 +210,7 @@ func (w *exclusiveState) measureIdle(files hostFiles, stat *host.File, cpus numa
 			w.ticks[cpu] = cpuTicks{busy, idle}
 		}
 	}); err != nil {
-		return Known[series.MilliCPU]{}, fmt.Errorf("idle time of exclusive CPUs: %w", err)
+		return Known[units.MilliCPU]{}, fmt.Errorf("idle time of exclusive CPUs: %w", err)
 		// A CPU without ticks of both measurements, such as one just brought online, makes the sum incomplete.
 	}
 
@@ -228,8 +228,8 @@ func (w *exclusiveState) measureIdle(files hostFiles, stat *host.File, cpus numa
 
 	w.lastTicks, w.ticks = w.ticks, w.lastTicks
 	if !complete {
-		return Known[series.MilliCPU]{}, nil
+		return Known[units.MilliCPU]{}, nil
 	}
 
-	return known(series.MilliCPU(1000*sum + 0.5)), nil
+	return known(units.MilliCPU(1000*sum + 0.5)), nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // hostFiles are the files of a host below a root.
@@ -126,7 +126,7 @@ func (o *Observer) collectNode() {
 	o.lastCPU = readFile(o, "cpu", &o.files.stat, host.ParseStat)
 
 	n.CPUs = Known[int]{}
-	n.UsedCPU = Known[series.MilliCPU]{}
+	n.UsedCPU = Known[units.MilliCPU]{}
 	if o.lastCPU.OK {
 		n.CPUs = known(o.lastCPU.Value.CPUs)
 		if before.OK {
@@ -143,14 +143,14 @@ func (o *Observer) collectNode() {
 
 // computeNodeCPU returns the share of busy ticks times the number of CPUs. The kernel's idle times may decrease slightly; the value is
 // unknown then.
-func computeNodeCPU(a, b host.CPUTimes) Known[series.MilliCPU] {
+func computeNodeCPU(a, b host.CPUTimes) Known[units.MilliCPU] {
 	if b.Busy < a.Busy || b.Idle < a.Idle || b.Busy+b.Idle == a.Busy+a.Idle {
-		return Known[series.MilliCPU]{}
+		return Known[units.MilliCPU]{}
 	}
 
 	busy := float64(b.Busy - a.Busy)
 	idle := float64(b.Idle - a.Idle)
-	return known(series.MilliCPU(1000*float64(b.CPUs)*busy/(busy+idle) + 0.5))
+	return known(units.MilliCPU(1000*float64(b.CPUs)*busy/(busy+idle) + 0.5))
 }
 
 // counterSet holds up to six counters; unused ones are 0.
@@ -207,7 +207,7 @@ func (o *Observer) addDisk(name []byte, now host.Disk) {
 		d.last = now
 		d.measurement = o.measurement
 		if r, ok := computeRates(diskCounters(last), diskCounters(now), s.Span); ok {
-			busy := series.Ratio(min(r[4]/float64(time.Second), 1))
+			busy := units.Ratio(min(r[4]/float64(time.Second), 1))
 			d.Rate = known(DiskRate{
 				Reads:      r[0],
 				Writes:     r[1],

@@ -11,7 +11,7 @@ import (
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // cpuCounters holds a group's counters of the previous measurement.
@@ -104,10 +104,10 @@ func (o *Observer) computeStalls(path string, p *Pressures) StallShares {
 		return StallShares{}
 	}
 
-	var shares [len(now.totals)]Known[series.Ratio]
+	var shares [len(now.totals)]Known[units.Ratio]
 	for i := range shares {
 		if span := o.snapshot.Span; span > 0 && now.totals[i] >= last.totals[i] {
-			shares[i] = known(series.Ratio(min(float64(now.totals[i]-last.totals[i])/float64(span), 1)))
+			shares[i] = known(units.Ratio(min(float64(now.totals[i]-last.totals[i])/float64(span), 1)))
 		}
 	}
 
@@ -150,7 +150,7 @@ func (o *Observer) computeUse(path string, now *cgroup.Stat) Use {
 
 	span := o.snapshot.Span
 	if span > 0 && now.CPUTime >= last.cpu {
-		u.UsedCPU = known(series.MilliCPU(1000*float64(now.CPUTime-last.cpu)/float64(span) + 0.5))
+		u.UsedCPU = known(units.MilliCPU(1000*float64(now.CPUTime-last.cpu)/float64(span) + 0.5))
 	}
 
 	if now.Periods >= last.periods && now.Throttled >= last.throttled {
@@ -159,7 +159,7 @@ func (o *Observer) computeUse(path string, now *cgroup.Stat) Use {
 			share = min(float64(now.Throttled-last.throttled)/float64(ran), 1)
 		}
 
-		u.Throttled = known(series.Ratio(share))
+		u.Throttled = known(units.Ratio(share))
 	}
 
 	*last = cpuCounters{

@@ -10,7 +10,7 @@ import (
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Known is a value that may be unknown.
@@ -51,12 +51,12 @@ func (s *Snapshot) ContainerGroups() map[string]string {
 type Node struct {
 	// CPUs is the number of online CPUs.
 	CPUs     Known[int]
-	UsedCPU  Known[series.MilliCPU]
+	UsedCPU  Known[units.MilliCPU]
 	Memory   Known[host.Memory]
 	Load     Known[host.Load]
 	Pressure Pressures
 	// ExclusiveIdle is the idle part of exclusive CPUs; unknown if no CPU manager assigns any.
-	ExclusiveIdle Known[series.MilliCPU]
+	ExclusiveIdle Known[units.MilliCPU]
 	// DiskIOUnsupported is the reason why the kernel has no disk I/O of pods; DiskIOPartial means that it leaves out delayed writes. Both are
 	// empty unless sampling is enabled.
 	DiskIOUnsupported string
@@ -91,7 +91,7 @@ type Disk struct {
 type DiskRate struct {
 	Reads, Writes, ReadBytes, WriteBytes float64
 	// Busy is the share of time with a request in progress, from 0 to 1.
-	Busy series.Ratio
+	Busy units.Ratio
 }
 
 // Interface is a network interface of the host.
@@ -136,7 +136,7 @@ type Cycles struct {
 
 // StallShares holds the stall share of each resource.
 type StallShares struct {
-	CPU, Memory, IO Known[series.Ratio]
+	CPU, Memory, IO Known[units.Ratio]
 }
 
 // Container holds the values of the cgroup of a container or sandbox.
@@ -146,30 +146,30 @@ type Container struct {
 	Path string
 	Use
 	// High is memory.high, math.MaxInt64 for none; unknown on cgroup v1.
-	High Known[series.Bytes]
+	High Known[units.Bytes]
 	// RunQueue is the last sample; unknown unless sampling is enabled.
 	RunQueue Known[RunQueue]
 }
 
 // Use holds the resource use of a cgroup.
 type Use struct {
-	UsedCPU Known[series.MilliCPU]
+	UsedCPU Known[units.MilliCPU]
 	// Throttled is the share of enforcement periods in which the group exhausted its quota.
-	Throttled Known[series.Ratio]
+	Throttled Known[units.Ratio]
 	Memory    Known[Memory]
 	Limit     Known[cgroup.Bandwidth]
 }
 
 // Memory holds the memory use of a cgroup.
 type Memory struct {
-	Used, WorkingSet, RSS, Cache series.Bytes
+	Used, WorkingSet, RSS, Cache units.Bytes
 	// Shared is shared memory and files in memory (tmpfs), which are part of Cache but cannot be dropped.
-	Shared series.Bytes
+	Shared units.Bytes
 }
 
 // Unreclaimable returns the memory that becomes available to the node when the group ends: anonymous and shared memory. Page cache, which
 // the working set includes, is part of the node's available memory before and after.
-func (m Memory) Unreclaimable() series.Bytes { return m.RSS + m.Shared }
+func (m Memory) Unreclaimable() units.Bytes { return m.RSS + m.Shared }
 
 // Latest passes the last snapshot to other goroutines. It publishes copies, because the observer reuses its snapshot; the memory of a
 // copy that was never loaded is reused too, so that a loop without readers produces no garbage. Load is safe for concurrent use with one

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Aspects of a group. Each has its own journal unit, so that a refused write does not undo the others.
@@ -99,7 +99,7 @@ func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, er
 	return n, nil
 }
 
-func formatCores(m series.MilliCPU) string { return fmt.Sprintf("%.3g cores", float64(m)/1000) }
+func formatCores(m units.MilliCPU) string { return fmt.Sprintf("%.3g cores", float64(m)/1000) }
 
 // pendingWeight returns the CPU weight if it differs, or the idle class for a whole pod.
 func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, error) {
@@ -145,14 +145,14 @@ func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, e
 }
 
 // formatShares and formatWeight return the cpu.shares and cpu.weight that a kubelet sets for the same request (formula of KEP-2254).
-func formatShares(m series.MilliCPU) string { return strconv.FormatInt(computeShares(m), 10) }
+func formatShares(m units.MilliCPU) string { return strconv.FormatInt(computeShares(m), 10) }
 
-func computeShares(m series.MilliCPU) int64 {
+func computeShares(m units.MilliCPU) int64 {
 	const minShares, maxShares = 2, 262144
 	return min(max(int64(math.Min(float64(m), maxShares*1000))*1024/1000, minShares), maxShares)
 }
 
-func formatWeight(m series.MilliCPU) string {
+func formatWeight(m units.MilliCPU) string {
 	return strconv.FormatInt(1+(computeShares(m)-2)*9999/262142, 10)
 }
 
@@ -216,7 +216,7 @@ func (g groupFiles) isMemoryLimited(group string, w groupTarget) bool {
 }
 
 // readMemoryUse returns the memory use of a group.
-func (g groupFiles) readMemoryUse(group string) (series.Bytes, error) {
+func (g groupFiles) readMemoryUse(group string) (units.Bytes, error) {
 	path, err := g.layout.SettingFile(group, cgroup.FileMemory)
 	if err != nil {
 		return 0, fmt.Errorf("reading the memory use: %w", err)
@@ -228,13 +228,13 @@ func (g groupFiles) readMemoryUse(group string) (series.Bytes, error) {
 	}
 
 	used, err := host.ParseSingle(content)
-	return series.Bytes(min(used, math.MaxInt64)), err
+	return units.Bytes(min(used, math.MaxInt64)), err
 }
 
 // noLimit is above any limit.
-const noLimit = series.Bytes(math.MaxInt64)
+const noLimit = units.Bytes(math.MaxInt64)
 
-func formatMiB(b series.Bytes) string {
+func formatMiB(b units.Bytes) string {
 	if b >= 1<<60 {
 		return "none" // v1 shows a page-size dependent maximum
 	}
@@ -243,7 +243,7 @@ func formatMiB(b series.Bytes) string {
 }
 
 // readBytes reads a setting in bytes.
-func (g groupFiles) readBytes(group, file string) (series.Bytes, error) {
+func (g groupFiles) readBytes(group, file string) (units.Bytes, error) {
 	text, err := g.readSetting(group, file)
 	if err != nil || text == "max" {
 		return noLimit, err
@@ -254,7 +254,7 @@ func (g groupFiles) readBytes(group, file string) (series.Bytes, error) {
 		return 0, fmt.Errorf("%s: %.40q: %w", file, text, host.ErrTruncated)
 	}
 
-	return series.Bytes(n), nil
+	return units.Bytes(n), nil
 }
 
 // readSetting reads a setting of a group.

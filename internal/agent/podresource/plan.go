@@ -9,7 +9,7 @@ import (
 	podresource "k8s.io/component-helpers/resource"
 
 	"crane.io/crane/internal/agent/elasticrequest"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // groupTarget holds the desired limits of a group; 0 leaves a setting alone.
@@ -17,7 +17,7 @@ type groupTarget struct {
 	// limits are the maximum amounts.
 	limits elasticrequest.Amounts
 	// weight is the CPU request that its CPU weight corresponds to.
-	weight series.MilliCPU
+	weight units.MilliCPU
 	// idle selects the idle class: the group runs only on otherwise idle CPUs.
 	idle bool
 }
@@ -56,10 +56,10 @@ func newPlan(pod *corev1.Pod) *plan {
 	limited, bound := withElasticLimits(pod)
 	limits := podresource.PodLimits(limited, podresource.PodResourcesOptions{})
 	if bound.cpu {
-		p.pod.limits.CPU = series.MilliCPU(limits.Cpu().MilliValue())
+		p.pod.limits.CPU = units.MilliCPU(limits.Cpu().MilliValue())
 	}
 	if bound.memory {
-		p.pod.limits.Memory = series.Bytes(limits.Memory().Value())
+		p.pod.limits.Memory = units.Bytes(limits.Memory().Value())
 	}
 
 	if len(requestsCPU) == 0 {

@@ -14,7 +14,7 @@ import (
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/elasticrequest"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -105,7 +105,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestWeights(t *testing.T) {
-	for m, want := range map[series.MilliCPU][2]string{1: {"2", "1"}, 1000: {"1024", "39"}, 4000: {"4096", "157"}, 1e15: {"262144", "10000"}} {
+	for m, want := range map[units.MilliCPU][2]string{1: {"2", "1"}, 1000: {"1024", "39"}, 4000: {"4096", "157"}, 1e15: {"262144", "10000"}} {
 		if got := [2]string{formatShares(m), formatWeight(m)}; got != want {
 			t.Errorf("%dm: %v, want %v", m, got, want)
 		}

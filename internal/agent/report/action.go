@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Kind is a kind of action.
@@ -82,7 +82,7 @@ type Action struct {
 	From, To  string
 	// Freed is in millicores or bytes of Resource; for disks in the unit of Criterion.
 	Freed    float64
-	Resource series.Resource
+	Resource units.Resource
 	// Criterion is the order of victims; empty for none.
 	Criterion qos.Criterion
 	// Grace is the grace period of an eviction; nil for other actions.
@@ -114,9 +114,9 @@ func (a *Action) toRecord() Record {
 	}
 
 	switch a.Resource {
-	case series.CPU:
+	case units.CPU:
 		r.FreesCores = new(a.Freed / milli)
-	case series.Memory:
+	case units.Memory:
 		r.FreesBytes = &a.Freed
 	case qos.Disks, qos.NoResource: // Not an amount.
 	}
@@ -124,7 +124,7 @@ func (a *Action) toRecord() Record {
 	if a.Criterion != "" {
 		r.OrderedBy = a.Criterion
 		r.Usage = &a.Freed
-		if a.Resource == series.CPU {
+		if a.Resource == units.CPU {
 			r.Usage = r.FreesCores
 		}
 	}
@@ -147,7 +147,7 @@ func throttleAction(t *qos.Throttle, outcome Outcome) Action {
 		From:      t.From.String(),
 		To:        t.To.String(),
 		Freed:     float64(t.Freed),
-		Resource:  series.CPU,
+		Resource:  units.CPU,
 		Reason:    t.Reason,
 	}
 
@@ -169,7 +169,7 @@ func memoryThrottleAction(t *qos.MemoryThrottle, outcome Outcome) Action {
 		From:      t.From.String(),
 		To:        t.To.String(),
 		Freed:     float64(t.Freed),
-		Resource:  series.Memory,
+		Resource:  units.Memory,
 		Reason:    t.Reason,
 	}
 

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // gocrane's subcomponents and steps.
@@ -113,13 +113,13 @@ func (m *metrics) setRule(key string, f *qos.Finding, fires bool) {
 		gap = 0
 	}
 
-	if f.Resource == series.CPU {
+	if f.Resource == units.CPU {
 		m.gapCores.WithLabelValues(f.Rule).Set(gap / milli)
 	} else {
 		m.gapCores.DeleteLabelValues(f.Rule)
 	}
 
-	if f.Resource == series.Memory {
+	if f.Resource == units.Memory {
 		m.gapBytes.WithLabelValues(f.Rule).Set(gap)
 	} else {
 		m.gapBytes.DeleteLabelValues(f.Rule)

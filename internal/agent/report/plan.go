@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ReportPlan reports the state of rules and the actions that are not enforced. Enforced actions are reported with their outcome.
@@ -298,9 +298,9 @@ func (r *Reporter) setPreviewMetrics(plan *qos.Plan, f *qos.Finding) {
 
 			for j := range p.Evictions {
 				switch e := &p.Evictions[j]; e.Resource {
-				case series.CPU:
+				case units.CPU:
 					cores += e.Freed / milli
-				case series.Memory:
+				case units.Memory:
 					bytes += e.Freed
 				case qos.Disks, qos.NoResource:
 				}

@@ -24,7 +24,7 @@ import (
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // fakeEvents records events as "Warning Reason Node/name: message".
@@ -164,7 +164,7 @@ func (s *fixture) value(t *testing.T, series string) float64 {
 }
 
 func finding(phase qos.Phase) qos.Finding {
-	return qos.Finding{Rule: "mixed/cpu", Action: "calm-down", Phase: phase, Value: 91.25, Threshold: 75, Unit: "percent", Count: 2, Needed: 2, Gap: 715, Resource: series.CPU}
+	return qos.Finding{Rule: "mixed/cpu", Action: "calm-down", Phase: phase, Value: 91.25, Threshold: 75, Unit: "percent", Count: 2, Needed: 2, Gap: 715, Resource: units.CPU}
 }
 
 var hog = qos.PodRef{UID: "u", Namespace: "batch", Name: "hog"}
@@ -289,7 +289,7 @@ func TestRuleChanged(t *testing.T) {
 	s := newFixture(t)
 	f := finding(qos.Firing)
 	memory := f
-	memory.Resource = series.Memory
+	memory.Resource = units.Memory
 	memory.Preview = true
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{f}})
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{memory}})
@@ -401,7 +401,7 @@ func TestEvictions(t *testing.T) {
 	s.events.reasons()
 	outcome := func(result act.Result, why string) act.EvictionOutcome {
 		return act.EvictionOutcome{Result: result, Reason: why, Eviction: qos.Eviction{
-			Pod: hog, GracePeriod: 7 * time.Second, Freed: 1 << 30, Resource: series.Memory, Criterion: qos.ByMemory, Rule: "mixed/cpu", Reason: "uses 1024 MiB memory; BestEffort, priority 0",
+			Pod: hog, GracePeriod: 7 * time.Second, Freed: 1 << 30, Resource: units.Memory, Criterion: qos.ByMemory, Rule: "mixed/cpu", Reason: "uses 1024 MiB memory; BestEffort, priority 0",
 		}}
 	}
 
@@ -462,7 +462,7 @@ func TestPreview(t *testing.T) {
 	plan := qos.Plan{Rules: []qos.Finding{f}, Previews: []qos.Preview{{
 		Rule: f.Rule, Actions: qos.Actions{
 			Throttles: []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)},
-			Evictions: []qos.Eviction{{Pod: hog, Freed: 1 << 30, Resource: series.Memory, Rule: f.Rule}},
+			Evictions: []qos.Eviction{{Pod: hog, Freed: 1 << 30, Resource: units.Memory, Rule: f.Rule}},
 		},
 	}}}
 
@@ -705,18 +705,18 @@ func TestUndone(t *testing.T) {
 func TestOrderedBy(t *testing.T) {
 	for _, test := range []struct {
 		frees     float64
-		resource  series.Resource
+		resource  units.Resource
 		criterion qos.Criterion
 		want      float64
 	}{
-		{1500, series.CPU, qos.ByCPU, 1.5},
-		{1 << 30, series.Memory, qos.ByMemory, 1 << 30},
+		{1500, units.CPU, qos.ByCPU, 1.5},
+		{1 << 30, units.Memory, qos.ByMemory, 1 << 30},
 		{300, qos.Disks, qos.ByDiskWrites, 300},
 		{0.4, qos.Disks, qos.ByDiskWait, 0.4},
 	} {
 		a := evictionAction(&qos.Eviction{Freed: test.frees, Resource: test.resource, Criterion: test.criterion}, Done)
 		r := a.toRecord()
-		if r.OrderedBy != test.criterion || r.Usage == nil || *r.Usage != test.want || (r.FreesBytes != nil) != (test.resource == series.Memory) || (r.FreesCores != nil) != (test.resource == series.CPU) {
+		if r.OrderedBy != test.criterion || r.Usage == nil || *r.Usage != test.want || (r.FreesBytes != nil) != (test.resource == units.Memory) || (r.FreesCores != nil) != (test.resource == units.CPU) {
 			t.Errorf("%s: the record is %+v, want a use of %g", test.criterion, r, test.want)
 		}
 	}

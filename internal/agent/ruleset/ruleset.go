@@ -17,7 +17,7 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/kube/podqos"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Set holds the objects that define rules.
@@ -225,7 +225,7 @@ func newAction(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 	// Percentages become shares.
 	if t := a.Spec.Throttle; t != nil && t.CPUThrottle != nil {
 		const percent = 100
-		out.Throttle = &qos.CPUThrottling{Step: series.Ratio(t.CPUThrottle.StepCPURatio) / percent, Floor: series.Ratio(t.CPUThrottle.MinCPURatio) / percent}
+		out.Throttle = &qos.CPUThrottling{Step: units.Ratio(t.CPUThrottle.StepCPURatio) / percent, Floor: units.Ratio(t.CPUThrottle.MinCPURatio) / percent}
 	}
 
 	if t := a.Spec.Throttle; t != nil && t.MemoryThrottle != nil {

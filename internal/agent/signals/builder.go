@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // SignalBuilder builds observations and reuses its memory. It is not safe for concurrent use; the zero value is ready.
@@ -67,14 +67,14 @@ func (s *SignalBuilder) addNode(snapshot *observe.Snapshot) {
 
 	// A value that was not measured has no sample, so that rules on it are unknown and do not fire.
 	if n.CPUs.OK {
-		out.CPUs = series.MilliCPU(1000 * n.CPUs.Value)
+		out.CPUs = units.MilliCPU(1000 * n.CPUs.Value)
 		s.add(ensurancev1alpha1.MetricCPUCoreNumbers, float64(n.CPUs.Value), nil)
 	}
 
 	if n.UsedCPU.OK && n.CPUs.OK {
 		used := float64(n.UsedCPU.Value)
 		share := used / float64(out.CPUs)
-		out.UsedCPU = qos.Measurement[series.MilliCPU]{Value: n.UsedCPU.Value, At: s.observation.At}
+		out.UsedCPU = qos.Measurement[units.MilliCPU]{Value: n.UsedCPU.Value, At: s.observation.At}
 		s.add(ensurancev1alpha1.MetricCPUTotalUsage, used, nil)
 		s.add(ensurancev1alpha1.MetricCPUTotalUtilization, 100*share, nil)
 		s.add("node_cpu_usage_cores", used/1000, nil)
@@ -85,7 +85,7 @@ func (s *SignalBuilder) addNode(snapshot *observe.Snapshot) {
 		total := n.Memory.Value.Total
 		used := total - n.Memory.Value.Available
 		out.Memory = total
-		out.UsedMemory = qos.Measurement[series.Bytes]{Value: used, At: s.observation.At}
+		out.UsedMemory = qos.Measurement[units.Bytes]{Value: used, At: s.observation.At}
 		s.add(ensurancev1alpha1.MetricMemoryTotal, float64(total), nil)
 		s.add(ensurancev1alpha1.MetricMemoryTotalUsage, float64(used), nil)
 		s.add(ensurancev1alpha1.MetricMemoryTotalUtilization, 100*float64(used)/float64(total), nil)
@@ -206,10 +206,10 @@ func (s *SignalBuilder) addPods(snapshot *observe.Snapshot, pods inventory.Pods)
 		}
 
 		if measured.UsedCPU.OK {
-			pod.UsedCPU = qos.Measurement[series.MilliCPU]{Value: measured.UsedCPU.Value, At: s.observation.At}
+			pod.UsedCPU = qos.Measurement[units.MilliCPU]{Value: measured.UsedCPU.Value, At: s.observation.At}
 		}
 		if measured.Memory.OK {
-			pod.UsedMemory = qos.Measurement[series.Bytes]{Value: measured.Memory.Value.Unreclaimable(), At: s.observation.At}
+			pod.UsedMemory = qos.Measurement[units.Bytes]{Value: measured.Memory.Value.Unreclaimable(), At: s.observation.At}
 		}
 
 		if pod.Elastic {
@@ -253,9 +253,9 @@ func (s *SignalBuilder) addPods(snapshot *observe.Snapshot, pods inventory.Pods)
 
 // setStalls sets how long the pod waits and the part caused by its own limits.
 func (s *SignalBuilder) setStalls(pod *qos.Pod, seen *observe.Pod) {
-	measured := func(k observe.Known[series.Ratio]) (m qos.Measurement[series.Ratio]) {
+	measured := func(k observe.Known[units.Ratio]) (m qos.Measurement[units.Ratio]) {
 		if k.OK {
-			m = qos.Measurement[series.Ratio]{Value: k.Value, At: s.observation.At}
+			m = qos.Measurement[units.Ratio]{Value: k.Value, At: s.observation.At}
 		}
 
 		return m
@@ -266,7 +266,7 @@ func (s *SignalBuilder) setStalls(pod *qos.Pod, seen *observe.Pod) {
 	pod.StalledDisks = measured(seen.StallShares.IO)
 	if q := seen.RunQueue(); q.OK && !seen.Pressure.CPU.OK {
 		// Without pressure the waiting time of threads is used: one thread that always waits is a pod that does.
-		pod.StalledCPU = qos.Measurement[series.Ratio]{Value: series.Ratio(min(q.Value.Waiting, 1)), At: q.Value.At}
+		pod.StalledCPU = qos.Measurement[units.Ratio]{Value: units.Ratio(min(q.Value.Waiting, 1)), At: q.Value.At}
 	}
 
 	throttled := seen.Throttled
@@ -293,12 +293,12 @@ func (s *SignalBuilder) buildContainers(measured *observe.Pod, pod *qos.Pod, pod
 			container.Quota = quotaOf(c.Limit.Value)
 		}
 		if c.UsedCPU.OK {
-			container.UsedCPU = qos.Measurement[series.MilliCPU]{Value: c.UsedCPU.Value, At: s.observation.At}
+			container.UsedCPU = qos.Measurement[units.MilliCPU]{Value: c.UsedCPU.Value, At: s.observation.At}
 		}
 
 		if c.Memory.OK {
-			container.MemoryUsage = qos.Measurement[series.Bytes]{Value: c.Memory.Value.Used, At: s.observation.At}
-			container.WorkingSet = qos.Measurement[series.Bytes]{Value: c.Memory.Value.WorkingSet, At: s.observation.At}
+			container.MemoryUsage = qos.Measurement[units.Bytes]{Value: c.Memory.Value.Used, At: s.observation.At}
+			container.WorkingSet = qos.Measurement[units.Bytes]{Value: c.Memory.Value.WorkingSet, At: s.observation.At}
 		}
 
 		if c.High.OK {

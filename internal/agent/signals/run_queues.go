@@ -12,7 +12,7 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // labelZone is the label of NUMA metrics, such as node0, as in a NodeResourceTopology.
@@ -52,7 +52,7 @@ func (s *SignalBuilder) addPodTotals(pod *qos.Pod, seen *observe.Pod) {
 		return
 	}
 
-	var request series.MilliCPU
+	var request units.MilliCPU
 	for i := range pod.Containers {
 		request += pod.Containers[i].Request
 	}
@@ -61,7 +61,7 @@ func (s *SignalBuilder) addPodTotals(pod *qos.Pod, seen *observe.Pod) {
 
 // cpuShares returns the CPU shares the kubelet requests (MilliCPUToShares of k8s.io/kubernetes/pkg/kubelet/cm). They are not read from
 // cgroup v2, whose runtimes convert them to weights in two indistinguishable ways.
-func cpuShares(request series.MilliCPU) float64 {
+func cpuShares(request units.MilliCPU) float64 {
 	const sharesPerCore = 1024
 	const minShares = 2
 	const maxShares = 262144

@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func known[T any](v T) observe.Known[T] { return observe.Known[T]{Value: v, OK: true} }
@@ -57,7 +57,7 @@ func TestRareMetrics(t *testing.T) {
 	id := p.Containers[0].ID
 	when := s.At.Add(-5 * time.Second)
 	p.Containers[0].RunQueue = known(observe.RunQueue{At: when, Waiting: 0.25, Sampled: 8, Threads: 20})
-	s.Node.ExclusiveIdle = known(series.MilliCPU(1250))
+	s.Node.ExclusiveIdle = known(units.MilliCPU(1250))
 	s.Node.Zones = []observe.Zone{{ID: 2, Memory: known(host.ZoneMemory{Total: 100, Free: 20, PageCache: 30})}}
 	list := pods(s)
 	list.SetOffered(&corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"gocrane.io/cpu": resource.MustParse("8")}}})
@@ -101,7 +101,7 @@ func TestRareMetrics(t *testing.T) {
 
 // TestShares checks the shares the kubelet requests.
 func TestShares(t *testing.T) {
-	for request, want := range map[series.MilliCPU]float64{0: 2, 1: 2, 100: 102, 1000: 1024, 1500: 1536, 1 << 40: 262144} {
+	for request, want := range map[units.MilliCPU]float64{0: 2, 1: 2, 100: 102, 1000: 1024, 1500: 1536, 1 << 40: 262144} {
 		if got := cpuShares(request); got != want {
 			t.Errorf("%dm: %g shares, want %g", request, got, want)
 		}
@@ -113,9 +113,9 @@ func TestShares(t *testing.T) {
 func TestStalls(t *testing.T) {
 	_, s := snapshot(t, 0)
 	p := at(t, s, burstable)
-	p.StallShares = observe.StallShares{CPU: known(series.Ratio(0.3)), Memory: known(series.Ratio(0.2))}
-	p.Throttled = known(series.Ratio(0.1))
-	p.Containers[0].Throttled = known(series.Ratio(0.4))
+	p.StallShares = observe.StallShares{CPU: known(units.Ratio(0.3)), Memory: known(units.Ratio(0.2))}
+	p.Throttled = known(units.Ratio(0.1))
+	p.Containers[0].Throttled = known(units.Ratio(0.4))
 	p.HasExclusiveCPUs = true
 	var builder SignalBuilder
 

@@ -11,7 +11,7 @@ import (
 
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestTransfers checks the disk metrics of pods with the time of their sample.
@@ -20,7 +20,7 @@ func TestTransfers(t *testing.T) {
 	p := at(t, s, burstable)
 	when := s.At.Add(-3 * time.Second)
 	p.DiskIO = known(observe.DiskIORate{At: when, Reads: 10, Writes: 20, ReadBytes: 64 << 10, WriteBytes: 128 << 10})
-	p.StallShares = observe.StallShares{IO: known(series.Ratio(0.3))}
+	p.StallShares = observe.StallShares{IO: known(units.Ratio(0.3))}
 	s.Node.DiskIOUnsupported = "not by this kernel"
 	s.Node.DiskIOPartial = true
 	p.Cycles = known(observe.Cycles{At: when, PerInstruction: 1.5})

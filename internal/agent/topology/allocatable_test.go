@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // kubeletSettings is a kubelet configuration as written by an administrator.
@@ -116,10 +116,10 @@ func randomMachine(r *rand.Rand) (*Machine, kubeletSettings) {
 		id += 1 + r.IntN(3)
 
 		if r.IntN(5) > 0 {
-			z.Memory = series.Bytes(r.Int64N(8<<20)) << 10
+			z.Memory = units.Bytes(r.Int64N(8<<20)) << 10
 		}
 		if z.Memory > 1<<30 && r.IntN(3) == 0 {
-			z.HugePages = map[series.Bytes]series.Bytes{2 << 20: series.Bytes(r.Int64N(512)) << 21}
+			z.HugePages = map[units.Bytes]units.Bytes{2 << 20: units.Bytes(r.Int64N(512)) << 21}
 		}
 
 		for range r.IntN(5) {

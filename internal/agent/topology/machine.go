@@ -13,7 +13,7 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // maxPageSizes limits the huge page sizes of a zone; current architectures have at most four.
@@ -34,9 +34,9 @@ type Zone struct {
 	ID int
 	// CPUs are the online CPUs.
 	CPUs   numa.CPUSet
-	Memory series.Bytes
+	Memory units.Bytes
 	// HugePages is the memory reserved for huge pages, by page size.
-	HugePages map[series.Bytes]series.Bytes
+	HugePages map[units.Bytes]units.Bytes
 	// Distances maps zone IDs to distances, 10 for the zone itself; nil if unknown.
 	Distances map[int]int
 }
@@ -182,7 +182,7 @@ func (s *sysfsReader) readZone(id int) Zone {
 	if err == nil {
 		var memory host.ZoneMemory
 		memory, err = host.ParseZoneMeminfo(content)
-		if err == nil && memory.Total > series.Bytes(numa.MaxAmount) {
+		if err == nil && memory.Total > units.Bytes(numa.MaxAmount) {
 			err = fmt.Errorf("%d bytes exceed the maximum", memory.Total)
 		}
 		if err == nil {
@@ -199,7 +199,7 @@ func (s *sysfsReader) readZone(id int) Zone {
 }
 
 // readHugePages reads the files hugepages-<size>kB/nr_hugepages.
-func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
+func (s *sysfsReader) readHugePages(dir string) map[units.Bytes]units.Bytes {
 	var sizes []uint64
 	err := s.reader.Subdirectories(s.root.Path("sys/devices/system", dir), func(name []byte) {
 		text, ok := strings.CutPrefix(string(name), "hugepages-")
@@ -213,7 +213,7 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 	}
 
 	slices.Sort(sizes)
-	var out map[series.Bytes]series.Bytes
+	var out map[units.Bytes]units.Bytes
 	for _, kib := range sizes {
 		content, err := s.read("sys/devices/system", dir, fmt.Sprintf("hugepages-%dkB", kib), "nr_hugepages")
 		var n uint64
@@ -231,9 +231,9 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 
 		if n > 0 {
 			if out == nil {
-				out = map[series.Bytes]series.Bytes{}
+				out = map[units.Bytes]units.Bytes{}
 			}
-			out[series.Bytes(kib<<10)] = series.Bytes(n * kib << 10)
+			out[units.Bytes(kib<<10)] = units.Bytes(n * kib << 10)
 		}
 	}
 

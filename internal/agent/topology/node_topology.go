@@ -15,7 +15,7 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // NodeTopology holds the inputs of a NodeResourceTopology.
@@ -155,7 +155,7 @@ func (t *NodeTopology) reservedMemoryByZone(reserved numa.Amount) (named []numa.
 
 func toMiB(a numa.Amount) numa.Amount { return a >> 20 }
 
-func (z *Zone) hugePageBytes() (sum series.Bytes) {
+func (z *Zone) hugePageBytes() (sum units.Bytes) {
 	for _, n := range z.HugePages {
 		sum += n
 	}
@@ -187,12 +187,12 @@ func (t *NodeTopology) ReservedCPUs() (numa.CPUSet, error) {
 func roundUpCPUs(a numa.Amount) int { return int((a + numa.Core - 1) / numa.Core) }
 
 // UsableMemory returns the allocatable memory by zone name, without empty zones.
-func (t *NodeTopology) UsableMemory() map[string]series.Bytes {
-	out := map[string]series.Bytes{}
+func (t *NodeTopology) UsableMemory() map[string]units.Bytes {
+	out := map[string]units.Bytes{}
 	reserved := t.computeReservations().memory
 	for i := range t.Machine.Zones {
 		z := &t.Machine.Zones[i]
-		if n := z.Memory - z.hugePageBytes() - series.Bytes(reserved[i]); n > 0 {
+		if n := z.Memory - z.hugePageBytes() - units.Bytes(reserved[i]); n > 0 {
 			out[z.Name()] = n
 		}
 	}
@@ -251,8 +251,8 @@ func (m *Machine) buildZone(i int, cpu, memory numa.Amount) topologyv1alpha1.Zon
 	all := numa.Amount(z.CPUs.Len()) * numa.Core
 	r := &topologyv1alpha1.ResourceInfo{Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}, ReservedCPUNums: int32(roundUpCPUs(cpu))}
 	set := func(name corev1.ResourceName, capacity, allocatable numa.Amount) {
-		r.Capacity[name] = topologyconv.NewQuantity(series.Resource(name), capacity)
-		r.Allocatable[name] = topologyconv.NewQuantity(series.Resource(name), allocatable)
+		r.Capacity[name] = topologyconv.NewQuantity(units.Resource(name), capacity)
+		r.Allocatable[name] = topologyconv.NewQuantity(units.Resource(name), allocatable)
 	}
 	set(corev1.ResourceCPU, all, all-cpu)
 

@@ -15,7 +15,7 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func parseTestKubelet(t testing.TB, text string) KubeletConfig {
@@ -137,7 +137,7 @@ func TestReservationsAreRight(t *testing.T) {
 		m := &Machine{coreByCPU: map[int]int{}}
 		next := 0
 		for z := range 1 + r.IntN(4) {
-			zone := Zone{ID: 2 * z, Memory: series.Bytes(r.IntN(8)) << 30}
+			zone := Zone{ID: 2 * z, Memory: units.Bytes(r.IntN(8)) << 30}
 			for range r.IntN(6) {
 				zone.CPUs = zone.CPUs.Union(numa.NewCPUSet(next))
 				m.coreByCPU[next] = next
@@ -192,7 +192,7 @@ func TestReservationsAreRight(t *testing.T) {
 
 		for i, free := range account.Free() {
 			left := m.Zones[i].CPUs.Difference(cpus).Len()
-			if int(free.Resources[series.CPU]/numa.Core) != left {
+			if int(free.Resources[units.CPU]/numa.Core) != left {
 				t.Fatalf("zone %s: the scheduler counts %s, want the agent's %d CPUs", free.Zone, free.Resources, left)
 			}
 		}

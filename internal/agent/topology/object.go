@@ -24,7 +24,7 @@ import (
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var (
@@ -191,10 +191,10 @@ type ZoneSummary struct {
 	CPUs  string `json:"cpus"`
 	Cores int    `json:"cores"`
 	// UsableCPU and UsableMemory are allocatable to pods, in cores and bytes; nil if the reservations are unknown.
-	UsableCPU    *float64     `json:"usableCpu,omitempty"`
-	Memory       series.Bytes `json:"memory"`
-	UsableMemory *int64       `json:"usableMemory,omitempty"`
-	Distances    []int        `json:"distances,omitempty"`
+	UsableCPU    *float64    `json:"usableCpu,omitempty"`
+	Memory       units.Bytes `json:"memory"`
+	UsableMemory *int64      `json:"usableMemory,omitempty"`
+	Distances    []int       `json:"distances,omitempty"`
 }
 
 // Summarize reads the topology of a node, which is nil if unknown. Unknown parts are reported as problems.

@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/test/hostrecording"
 )
 
@@ -183,7 +183,7 @@ crane_agent_pod_disk_writes_per_second{namespace="shop",pod="web",uid="` + guara
 	}
 
 	s := *b.latest.Load()
-	s.Node.ExclusiveIdle = observe.Known[series.MilliCPU]{Value: 1500, OK: true}
+	s.Node.ExclusiveIdle = observe.Known[units.MilliCPU]{Value: 1500, OK: true}
 	s.Pods[0].Containers[0].RunQueue = observe.Known[observe.RunQueue]{Value: observe.RunQueue{Waiting: 0.5, Sampled: 8, Threads: 20}, OK: true}
 	b.latest.Publish(&s)
 

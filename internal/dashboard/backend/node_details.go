@@ -19,7 +19,7 @@ import (
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -91,7 +91,7 @@ func addPinned(n *contract.Node, pod *corev1.Pod) {
 
 	for _, share := range placement {
 		i := slices.IndexFunc(n.Zones, func(z contract.Zone) bool { return z.Name == share.Zone })
-		cores := share.Resources[series.CPU] / numa.Core
+		cores := share.Resources[units.CPU] / numa.Core
 		if i < 0 || cores <= 0 {
 			continue
 		}

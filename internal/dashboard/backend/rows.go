@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // worklistView lists the Recommendations of the cluster, or computes recommendations from the history where there are none.
@@ -257,10 +257,10 @@ func sizeChange(now, after *contract.Size) string {
 
 	var parts []string
 	if now.CPUMilli != nil && *now.CPUMilli != *after.CPUMilli {
-		parts = append(parts, "cpu "+rightsize.FormatCPU(series.MilliCPU(*now.CPUMilli))+" → "+rightsize.FormatCPU(series.MilliCPU(*after.CPUMilli)))
+		parts = append(parts, "cpu "+rightsize.FormatCPU(units.MilliCPU(*now.CPUMilli))+" → "+rightsize.FormatCPU(units.MilliCPU(*after.CPUMilli)))
 	}
 	if now.MemoryBytes != nil && *now.MemoryBytes != *after.MemoryBytes {
-		parts = append(parts, "memory "+rightsize.FormatMemory(series.Bytes(*now.MemoryBytes))+" → "+rightsize.FormatMemory(series.Bytes(*after.MemoryBytes)))
+		parts = append(parts, "memory "+rightsize.FormatMemory(units.Bytes(*now.MemoryBytes))+" → "+rightsize.FormatMemory(units.Bytes(*after.MemoryBytes)))
 	}
 
 	return strings.Join(parts, ", ")

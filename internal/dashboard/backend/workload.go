@@ -21,7 +21,7 @@ import (
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // workloadView explains the size of one workload.
@@ -234,7 +234,7 @@ func resourceDetail(rec rightsize.Recommendation, kind metrics.UsageKind, usage 
 	return out
 }
 
-func amountOf[T series.MilliCPU | series.Bytes](v *T, perUnit float64) *float64 {
+func amountOf[T units.MilliCPU | units.Bytes](v *T, perUnit float64) *float64 {
 	if v == nil {
 		return nil
 	}
@@ -421,7 +421,7 @@ func whatIfResource(now, before *contract.ResourceDetail) *contract.WhatIfResour
 
 // settingsOf returns the settings that a policy uses.
 func settingsOf(p rightsize.Policy) contract.WhatIfSettings {
-	value := func(r series.Ratio) *float64 { f := float64(r); return &f }
+	value := func(r units.Ratio) *float64 { f := float64(r); return &f }
 	out := contract.WhatIfSettings{CPUMargin: value(p.CPU.Margin), MemoryMargin: value(p.Memory.Margin), MemoryPercentile: value(p.Memory.Percentile)}
 	if p.CPU.Method == rightsize.Calibrated {
 		out.Target = value(p.CPU.Target)
@@ -437,23 +437,23 @@ func apply(p *rightsize.Policy, s contract.WhatIfSettings) {
 	switch {
 	case s.Target != nil:
 		p.CPU.Method = rightsize.Calibrated
-		p.CPU.Target = series.Ratio(*s.Target)
+		p.CPU.Target = units.Ratio(*s.Target)
 	case s.CPUPercentile != nil:
 		p.CPU.Method = rightsize.Percentile
 		p.CPU.Target = 0
-		p.CPU.Percentile = series.Ratio(*s.CPUPercentile)
+		p.CPU.Percentile = units.Ratio(*s.CPUPercentile)
 		p.CPU.Envelope = rightsize.EnvelopePolicy{}
 	}
 
 	if s.CPUMargin != nil {
-		p.CPU.Margin = series.Ratio(*s.CPUMargin)
+		p.CPU.Margin = units.Ratio(*s.CPUMargin)
 	}
 	if s.MemoryPercentile != nil {
-		p.Memory.Percentile = series.Ratio(*s.MemoryPercentile)
+		p.Memory.Percentile = units.Ratio(*s.MemoryPercentile)
 	}
 
 	if s.MemoryMargin != nil {
-		p.Memory.Margin = series.Ratio(*s.MemoryMargin)
-		p.Memory.MaxMargin = series.Ratio(*s.MemoryMargin)
+		p.Memory.Margin = units.Ratio(*s.MemoryMargin)
+		p.Memory.MaxMargin = units.Ratio(*s.MemoryMargin)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestEncodeResult checks the annotation byte for byte, since gocrane's agents read it.
 func TestEncodeResult(t *testing.T) {
 	p := numa.Placement{
-		{Zone: "node0", Resources: numa.Resources{series.CPU: 4 * numa.Core}},
-		{Zone: "node1", Resources: numa.Resources{series.CPU: 2 * numa.Core, "memory": 1 << 30, "example.com/gpu": 1, "hugepages-2Mi": 4 << 20}},
+		{Zone: "node0", Resources: numa.Resources{units.CPU: 4 * numa.Core}},
+		{Zone: "node1", Resources: numa.Resources{units.CPU: 2 * numa.Core, "memory": 1 << 30, "example.com/gpu": 1, "hugepages-2Mi": 4 << 20}},
 	}
 	const wire = `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"4"}}},` +
 		`{"name":"node1","type":"Node","resources":{"capacity":{"cpu":"2","example.com/gpu":"1","hugepages-2Mi":"4Mi","memory":"1Gi"}}}]`

@@ -17,7 +17,7 @@ import (
 
 	topology "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ReadZones converts the NUMA nodes of a NodeResourceTopology. Zones of other types contain the same CPUs again and are skipped. The
@@ -86,7 +86,7 @@ func ParseAmounts(list corev1.ResourceList) (numa.Resources, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 
-		out[series.Resource(name)] = a
+		out[units.Resource(name)] = a
 	}
 
 	return out, nil
@@ -115,11 +115,11 @@ func ParseAmount(name corev1.ResourceName, q resource.Quantity) (numa.Amount, er
 }
 
 // NewQuantity converts an amount to a quantity in the usual format of the resource.
-func NewQuantity(name series.Resource, a numa.Amount) resource.Quantity {
+func NewQuantity(name units.Resource, a numa.Amount) resource.Quantity {
 	switch {
-	case name == series.CPU:
+	case name == units.CPU:
 		return *resource.NewMilliQuantity(int64(a), resource.DecimalSI)
-	case name == series.Resource(corev1.ResourceMemory), name == series.Resource(corev1.ResourceEphemeralStorage),
+	case name == units.Resource(corev1.ResourceMemory), name == units.Resource(corev1.ResourceEphemeralStorage),
 		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
 		return *resource.NewQuantity(int64(a), resource.BinarySI)
 	}

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"crane.io/crane/pkg/cost"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Cluster has the nodes and pods from which the cost of workloads is computed.
@@ -62,7 +62,7 @@ func gpuResources() []corev1.ResourceName {
 
 // AmountsOf returns the priced resources of a list. Slices of GPUs are left out.
 func AmountsOf(list corev1.ResourceList) cost.Amounts {
-	out := cost.Amounts{CPU: series.MilliCPU(list.Cpu().MilliValue()), Memory: series.Bytes(list.Memory().Value())}
+	out := cost.Amounts{CPU: units.MilliCPU(list.Cpu().MilliValue()), Memory: units.Bytes(list.Memory().Value())}
 	for _, name := range gpuResources() {
 		if q, ok := list[name]; ok {
 			out.GPU += q.Value()

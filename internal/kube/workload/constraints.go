@@ -16,14 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Constraints are limits of a cluster on the sizes of its workloads. The zero value has none.
 type Constraints struct {
 	// MaxCPU and MaxMemory are the largest allocatable amounts of any node, independently of each other; 0 if unknown.
-	MaxCPU    series.MilliCPU
-	MaxMemory series.Bytes
+	MaxCPU    units.MilliCPU
+	MaxMemory units.Bytes
 	// Nodes are the nodes by group; empty if unknown.
 	Nodes rightsize.NodeGroups
 	// autoscalers are the HorizontalPodAutoscalers of each workload; the keys have no version.
@@ -89,10 +89,10 @@ func nodeShape(n *corev1.Node) rightsize.NodeShape {
 	return rightsize.NodeShape{
 		Name:      n.Name,
 		Labels:    n.Labels,
-		CPU:       series.MilliCPU(n.Status.Capacity.Cpu().MilliValue()),
-		Memory:    series.Bytes(n.Status.Capacity.Memory().Value()),
-		PodCPU:    series.MilliCPU(n.Status.Allocatable.Cpu().MilliValue()),
-		PodMemory: series.Bytes(n.Status.Allocatable.Memory().Value()),
+		CPU:       units.MilliCPU(n.Status.Capacity.Cpu().MilliValue()),
+		Memory:    units.Bytes(n.Status.Capacity.Memory().Value()),
+		PodCPU:    units.MilliCPU(n.Status.Allocatable.Cpu().MilliValue()),
+		PodMemory: units.Bytes(n.Status.Allocatable.Memory().Value()),
 	}
 }
 
@@ -162,7 +162,7 @@ func (c Constraints) UtilizationTargets(ref Ref, container string) *rightsize.HP
 }
 
 // containerUtilization returns the target of a metric that is relative to the requests of a container.
-func containerUtilization(m autoscalingv2.MetricSpec, container string) (corev1.ResourceName, series.Ratio, bool) {
+func containerUtilization(m autoscalingv2.MetricSpec, container string) (corev1.ResourceName, units.Ratio, bool) {
 	var name corev1.ResourceName
 	var target autoscalingv2.MetricTarget
 	switch {
@@ -176,7 +176,7 @@ func containerUtilization(m autoscalingv2.MetricSpec, container string) (corev1.
 		return "", 0, false // An absolute value does not depend on the request.
 	}
 
-	return name, series.Ratio(*target.AverageUtilization) / 100, true
+	return name, units.Ratio(*target.AverageUtilization) / 100, true
 }
 
 // NodeRejectReason returns why a node accepts no pod like this one, whatever its free capacity; empty if it does. It checks

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ErrNoTemplate reports that an object has no pod template at a known path.
@@ -217,8 +217,8 @@ func jvm(c *corev1.Container) *rightsize.JVM {
 
 func resources(list corev1.ResourceList) Resources {
 	return Resources{
-		CPU:    series.MilliCPU(max(0, list.Cpu().MilliValue())),
-		Memory: series.Bytes(max(0, list.Memory().Value())),
+		CPU:    units.MilliCPU(max(0, list.Cpu().MilliValue())),
+		Memory: units.Bytes(max(0, list.Memory().Value())),
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Workload is the information of a source about a workload, without its usage: identity, desired number of pods, and the requests
@@ -65,8 +65,8 @@ type Declared struct{ Resources, Requests, Limits bool }
 // Resources are amounts of the resources that Crane sizes. Zero means unset: Kubernetes treats a request of 0 like a missing one,
 // and a limit of 0 as no limit.
 type Resources struct {
-	CPU    series.MilliCPU `json:"cpuMilli,omitempty"`
-	Memory series.Bytes    `json:"memoryBytes,omitempty"`
+	CPU    units.MilliCPU `json:"cpuMilli,omitempty"`
+	Memory units.Bytes    `json:"memoryBytes,omitempty"`
 }
 
 // Role is when a container runs in its pod.

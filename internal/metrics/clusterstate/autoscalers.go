@@ -17,7 +17,7 @@ import (
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // autoscalerConstraints returns the constraints of autoscalers read from metrics. It converts them to the objects of
@@ -49,7 +49,7 @@ func newAutoscaler(a metrics.Autoscaler) autoscalingv2.HorizontalPodAutoscaler {
 	out.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: a.Target.APIVersion, Kind: a.Target.Kind, Name: a.Target.Name}
 	for _, m := range []struct {
 		name  corev1.ResourceName
-		share series.Ratio
+		share units.Ratio
 	}{{corev1.ResourceCPU, a.CPU}, {corev1.ResourceMemory, a.Memory}} {
 		percent := math.Round(float64(m.share) * 100)
 		if !(percent >= 1 && percent <= math.MaxInt32) {

@@ -15,6 +15,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // reader returns the given chunks and OOM kills, then the error.
@@ -130,7 +131,7 @@ func TestOOMMemory(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		c    workload.Container
-		want series.Bytes
+		want units.Bytes
 	}{
 		"limit":   {workload.Container{Name: "app", Requests: workload.Resources{Memory: 1}, Limits: workload.Resources{Memory: 2}}, 2},
 		"request": {workload.Container{Name: "app", Requests: workload.Resources{Memory: 1}}, 1},

@@ -17,6 +17,7 @@ import (
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ResourceInput returns the input of the Resource recommender for a workload.
@@ -98,7 +99,7 @@ func (u *Usage) oomKills(ref workload.Ref, c workload.Container) []rightsize.OOM
 		}
 
 		memory := peakMemory(u.profiles[key], series.DayOf(kill.At))
-		for _, bound := range []series.Bytes{c.Limits.Memory, c.Requests.Memory} {
+		for _, bound := range []units.Bytes{c.Limits.Memory, c.Requests.Memory} {
 			if memory == 0 || bound != 0 && bound < memory {
 				memory = bound
 			}
@@ -117,10 +118,10 @@ func (u *Usage) oomKills(ref workload.Ref, c workload.Container) []rightsize.OOM
 }
 
 // peakMemory returns the peak of a day; 0 where unknown.
-func peakMemory(p *rightsize.Profile, date series.Day) series.Bytes {
+func peakMemory(p *rightsize.Profile, date series.Day) units.Bytes {
 	for _, d := range p.Days() {
 		if d.Day == date && d.Memory.Total() > 0 {
-			return series.Bytes(d.Memory.Max())
+			return units.Bytes(d.Memory.Max())
 		}
 	}
 
@@ -137,7 +138,7 @@ func CurrentResources(c workload.Container) rightsize.Resources {
 	}
 }
 
-func pointerIfSet[T series.MilliCPU | series.Bytes](v T) *T {
+func pointerIfSet[T units.MilliCPU | units.Bytes](v T) *T {
 	if v == 0 {
 		return nil
 	}
@@ -233,5 +234,5 @@ func (u *PodUsage) Mean(namespace, pod string) (usage cost.Amounts, ok bool) {
 		return cost.Amounts{}, false
 	}
 
-	return cost.Amounts{CPU: series.MilliCPU(math.Round(cpu * 1000)), Memory: series.Bytes(math.Round(memory))}, true
+	return cost.Amounts{CPU: units.MilliCPU(math.Round(cpu * 1000)), Memory: units.Bytes(math.Round(memory))}, true
 }

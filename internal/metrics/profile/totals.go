@@ -12,6 +12,7 @@ import (
 	"crane.io/crane/pkg/histogram"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TotalStep is the time between two values of Usage.Totals.
@@ -125,7 +126,7 @@ func (u *Usage) CPUQuantile(ref workload.Ref, name string, now time.Time, window
 }
 
 // heapSizes are the largest sizes of the Java heaps of a container's pods.
-type heapSizes struct{ max, live series.Bytes }
+type heapSizes struct{ max, live units.Bytes }
 
 // addHeap adds the heap of a pod's container, if it belongs to a requested workload.
 func (u *Usage) addHeap(h metrics.Heap) {
@@ -152,7 +153,7 @@ func (u *Usage) jvm(ref workload.Ref, c workload.Container) *rightsize.JVM {
 	switch {
 	case out.MaxHeap > 0 || out.MaxRAMPercentage > 0:
 	case c.Limits.Memory > 0 && sizes.max > 0 && sizes.max <= c.Limits.Memory && sizes.live > 0:
-		out.MaxRAMPercentage = series.Ratio(sizes.max) / series.Ratio(c.Limits.Memory)
+		out.MaxRAMPercentage = units.Ratio(sizes.max) / units.Ratio(c.Limits.Memory)
 	default:
 		out.MaxHeap = sizes.max
 	}

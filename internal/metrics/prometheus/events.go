@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -207,7 +207,7 @@ func (e *eventReader) heapSizes(ctx context.Context, w metrics.Window, in scope)
 		for _, s := range live {
 			if key, ok := heapKey(s); ok {
 				h := found[key]
-				h.Live = series.Bytes(s.Value)
+				h.Live = units.Bytes(s.Value)
 				found[key] = h
 			}
 		}
@@ -215,7 +215,7 @@ func (e *eventReader) heapSizes(ctx context.Context, w metrics.Window, in scope)
 		for _, s := range limits {
 			if key, ok := heapKey(s); ok {
 				h := found[key]
-				h.Max = series.Bytes(s.Value)
+				h.Max = units.Bytes(s.Value)
 				found[key] = h
 			}
 		}

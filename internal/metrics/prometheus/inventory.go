@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/cost"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Metrics of kube-state-metrics about current pods.
@@ -245,8 +245,8 @@ func (c *containerTally) mostFrequent(key amountKey) int64 {
 
 func (c *containerTally) resources(limit bool) workload.Resources {
 	return workload.Resources{
-		CPU:    series.MilliCPU(c.mostFrequent(amountKey{"cpu", limit})),
-		Memory: series.Bytes(c.mostFrequent(amountKey{"memory", limit})),
+		CPU:    units.MilliCPU(c.mostFrequent(amountKey{"cpu", limit})),
+		Memory: units.Bytes(c.mostFrequent(amountKey{"memory", limit})),
 	}
 }
 
@@ -321,9 +321,9 @@ func gpuResources() []string {
 func setAmount(a *cost.Amounts, resource string, value float64) {
 	switch {
 	case resource == "cpu":
-		a.CPU = series.MilliCPU(value*1000 + 0.5)
+		a.CPU = units.MilliCPU(value*1000 + 0.5)
 	case resource == "memory":
-		a.Memory = series.Bytes(value)
+		a.Memory = units.Bytes(value)
 	case slices.Contains(gpuResources(), resource):
 		a.GPU += int64(value)
 	}

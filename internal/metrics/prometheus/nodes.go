@@ -14,7 +14,7 @@ import (
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/cost"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Metrics of kube-state-metrics about nodes and autoscalers.
@@ -43,9 +43,9 @@ func (s *Source) Constraints(ctx context.Context) (workload.Constraints, error) 
 
 		switch sample.Labels["resource"] {
 		case "cpu":
-			out.MaxCPU = series.MilliCPU(math.Round(v * 1000))
+			out.MaxCPU = units.MilliCPU(math.Round(v * 1000))
 		case "memory":
-			out.MaxMemory = series.Bytes(v)
+			out.MaxMemory = units.Bytes(v)
 		}
 	}
 

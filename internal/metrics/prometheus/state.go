@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ClusterState is the current state of a cluster in the metrics of kube-state-metrics, for use without a Kubernetes API. It reads the data
@@ -167,9 +167,9 @@ func autoscalersOf(targets map[objectName]workload.Ref, values []metrics.Sample)
 		a.Target = target
 		switch v.Labels["metric_name"] {
 		case "cpu":
-			a.CPU = series.Ratio(v.Value / 100)
+			a.CPU = units.Ratio(v.Value / 100)
 		case "memory":
-			a.Memory = series.Ratio(v.Value / 100)
+			a.Memory = units.Ratio(v.Value / 100)
 		default:
 			continue
 		}

@@ -20,7 +20,7 @@ import (
 
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -48,13 +48,13 @@ type Config struct {
 	// Labels are the labels of series that name a node, in order of preference.
 	Labels []string
 	// Material is the change of a value that is written before the old value expires.
-	Material series.Ratio
+	Material units.Ratio
 	// Workers is the number of concurrent patches.
 	Workers int
 	// Namespace is Crane's own, with the ConfigMap of the policy.
 	Namespace string
 	// TaintAbove is the share of the mark schedule above which nodes are tainted; 0 for never.
-	TaintAbove series.Ratio
+	TaintAbove units.Ratio
 	// DryRun decides and reports, and writes nothing.
 	DryRun bool
 
@@ -289,7 +289,7 @@ func (c *Controller) requestForecasts(nodes []node) {
 		return
 	}
 
-	var resources []series.Resource
+	var resources []units.Resource
 	for _, m := range c.policy.Metrics {
 		if m.From == nodeload.FromForecast {
 			resources = append(resources, m.Resource)

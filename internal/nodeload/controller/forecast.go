@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/prediction/predictor"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -36,13 +36,13 @@ type Peaks struct {
 	clock     clock.PassiveClock
 
 	nodes     []string
-	resources []series.Resource
+	resources []units.Resource
 	keys      map[nodeResource]predictor.Key
 }
 
 type nodeResource struct {
 	node     string
-	resource series.Resource
+	resource units.Resource
 }
 
 var _ Forecaster = (*Peaks)(nil)
@@ -53,7 +53,7 @@ func NewPeaks(p Predictor, clk clock.PassiveClock) *Peaks {
 }
 
 // Request implements Forecaster. Refused requests, for instance beyond the limit of series, have no peak.
-func (p *Peaks) Request(nodes []string, resources []series.Resource) {
+func (p *Peaks) Request(nodes []string, resources []units.Resource) {
 	nodes = slices.Sorted(slices.Values(nodes))
 	resources = slices.Compact(slices.Sorted(slices.Values(resources)))
 	if slices.Equal(nodes, p.nodes) && slices.Equal(resources, p.resources) {
@@ -85,7 +85,7 @@ func (p *Peaks) Request(nodes []string, resources []series.Resource) {
 
 // Peak implements Forecaster: the highest published value of the coming hour, for auto the 0.95 quantile of each
 // minute.
-func (p *Peaks) Peak(node string, resource series.Resource) (float64, bool) {
+func (p *Peaks) Peak(node string, resource units.Resource) (float64, bool) {
 	key, ok := p.keys[nodeResource{node, resource}]
 	if !ok {
 		return 0, false

@@ -12,7 +12,7 @@ import (
 
 	"crane.io/crane/internal/prediction/predictor"
 	"crane.io/crane/pkg/forecast"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // fakePredictor has one series.
@@ -56,31 +56,31 @@ func TestPeakOfTheComingHour(t *testing.T) {
 
 	m := &fakePredictor{status: predictor.Status{State: predictor.Ready}, series: []predictor.SeriesForecast{f}, refuse: "c"}
 	p := NewPeaks(m, clocktesting.NewFakePassiveClock(begin))
-	if _, ok := p.Peak("a", series.CPU); ok {
+	if _, ok := p.Peak("a", units.CPU); ok {
 		t.Error("Peak before Request returned a value, want none")
 	}
 
-	resources := []series.Resource{series.CPU, series.CPU}
+	resources := []units.Resource{units.CPU, units.CPU}
 	p.Request([]string{"b", "a", "c"}, resources)
 	p.Request([]string{"a", "b", "c"}, resources)
 
 	if m.sets != 1 {
 		t.Errorf("Set was called %d times for equal requests, want once", m.sets)
 	}
-	if got, ok := p.Peak("a", series.CPU); !ok || got != 5 {
+	if got, ok := p.Peak("a", units.CPU); !ok || got != 5 {
 		t.Errorf("Peak(a, cpu) = %v, %v, want 5", got, ok)
 	}
-	if _, ok := p.Peak("c", series.CPU); ok {
+	if _, ok := p.Peak("c", units.CPU); ok {
 		t.Error("Peak of a refused request returned a value, want none")
 	}
 
-	if _, ok := p.Peak("a", series.Memory); ok {
+	if _, ok := p.Peak("a", units.Memory); ok {
 		t.Error("Peak of another resource returned a value, want none")
 	}
 
 	for _, status := range []predictor.Status{{State: predictor.Pending}, {State: predictor.Ready, Stale: true}} {
 		m.status = status
-		if _, ok := p.Peak("a", series.CPU); ok {
+		if _, ok := p.Peak("a", units.CPU); ok {
 			t.Errorf("Peak with status %+v returned a value, want none", status)
 		}
 	}

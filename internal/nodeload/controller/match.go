@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // node is the part of a Node that a round needs. Its annotations are those of the cached object and must not be
@@ -22,7 +22,7 @@ type node struct {
 	uid         types.UID
 	annotations map[string]string
 	// capacity is in cores and bytes.
-	capacity map[series.Resource]float64
+	capacity map[units.Resource]float64
 }
 
 func nodeOf(n *corev1.Node) node {
@@ -30,9 +30,9 @@ func nodeOf(n *corev1.Node) node {
 		name:        n.Name,
 		uid:         n.UID,
 		annotations: n.Annotations,
-		capacity: map[series.Resource]float64{
-			series.CPU:    n.Status.Capacity.Cpu().AsApproximateFloat64(),
-			series.Memory: n.Status.Capacity.Memory().AsApproximateFloat64(),
+		capacity: map[units.Resource]float64{
+			units.CPU:    n.Status.Capacity.Cpu().AsApproximateFloat64(),
+			units.Memory: n.Status.Capacity.Memory().AsApproximateFloat64(),
 		},
 	}
 }

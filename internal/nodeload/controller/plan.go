@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // patch is the change of one node.
@@ -21,7 +21,7 @@ type patch struct {
 type planner struct {
 	policy   *nodeload.Policy
 	format   nodeload.Format
-	material series.Ratio
+	material units.Ratio
 	now      time.Time
 	// interval is the time to the next update of hot values.
 	interval time.Duration

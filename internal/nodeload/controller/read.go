@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Vectors answers instant queries with all samples. *prometheus.Source implements it.
@@ -42,10 +42,10 @@ type NodeUsages interface {
 // Forecaster returns the peak of the coming hour.
 type Forecaster interface {
 	// Request sets the forecasts that are needed.
-	Request(nodes []string, resources []series.Resource)
+	Request(nodes []string, resources []units.Resource)
 	// Peak returns the highest value of the coming hour in cores or bytes; false if there is no forecast yet or its
 	// samples are stale.
-	Peak(node string, resource series.Resource) (value float64, ok bool)
+	Peak(node string, resource units.Resource) (value float64, ok bool)
 }
 
 // problem is why a node has no new value of a metric; empty if it has one.
@@ -213,7 +213,7 @@ func (r *reader) fromMetricsServer(m nodeload.Metric, result *reading, usages fu
 		}
 
 		used := u.CPU.AsApproximateFloat64()
-		if m.Resource == series.Memory {
+		if m.Resource == units.Memory {
 			used = u.Memory.AsApproximateFloat64()
 		}
 
@@ -264,7 +264,7 @@ func (r *reading) set(i int, v float64, at time.Time) {
 		r.problems[i] = tooLarge
 	default:
 		r.problems[i] = ""
-		r.samples[i] = nodeload.Sample{Value: series.Ratio(v), Time: at}
+		r.samples[i] = nodeload.Sample{Value: units.Ratio(v), Time: at}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TaintKey is the key of the taint of nodes that are too loaded for new pods. Node autoscalers simulate scheduling
@@ -23,7 +23,7 @@ const TaintKey = "status-taint.cluster-autoscaler.kubernetes.io/crane-load"
 
 // taintHysteresis is how far below the limit the load has to be, as a share of the mark schedule, before the taint is
 // removed.
-const taintHysteresis series.Ratio = 0.1
+const taintHysteresis units.Ratio = 0.1
 
 // updateTaints taints nodes whose load is above a share of the mark schedule, and removes the taint when it is lower
 // again or unknown, or if nodes are not to be tainted.
@@ -69,7 +69,7 @@ func ourTaint(t corev1.Taint) bool { return t.Key == TaintKey }
 
 // shareOfMark returns the load of a node as a share of the mark schedule, of the resource in which it is highest;
 // false if no load is known.
-func (c *Controller) shareOfMark(n *corev1.Node, now time.Time) (share series.Ratio, found bool) {
+func (c *Controller) shareOfMark(n *corev1.Node, now time.Time) (share units.Ratio, found bool) {
 	for resource, marks := range c.policy.Marks {
 		gauge, ok := c.policy.Gauge(resource)
 		if !ok || marks.Schedule <= 0 {

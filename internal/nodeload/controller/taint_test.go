@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestTaintAtTheMark follows the taint of nodes by load: it comes above the limit, stays until the load is well below
@@ -22,7 +22,7 @@ func TestTaintAtTheMark(t *testing.T) {
 	w.nodes[0].Spec.Taints = []corev1.Taint{other}
 	spec := nodeload.Spec{
 		Metrics: twoMetrics().Metrics[:1],
-		Marks:   map[series.Resource]nodeload.WaterMarks{series.CPU: {Low: 0.2, Schedule: 0.5, Evict: 0.9}},
+		Marks:   map[units.Resource]nodeload.WaterMarks{units.CPU: {Low: 0.2, Schedule: 0.5, Evict: 0.9}},
 	}
 	f := start(t, w, spec)
 	f.cfg.TaintAbove = 0.9

@@ -8,7 +8,7 @@ import (
 
 	policyv1alpha1 "crane.io/crane/api/policy/v1alpha1"
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Decode parses a policy file. Errors name the path of the field.
@@ -35,13 +35,13 @@ func SpecOf(file *policyv1alpha1.DynamicSchedulerPolicy) nodeload.Spec {
 			Period:     m.Period.Duration,
 			Query:      m.Query,
 			SampleTime: m.SampleTime,
-			Resource:   series.Resource(m.Resource),
+			Resource:   units.Resource(m.Resource),
 			From:       nodeload.Source(m.Source),
 		})
 	}
 
 	for _, p := range file.Spec.Predicate {
-		spec.Predicates = append(spec.Predicates, nodeload.NamedLimit{Name: p.Name, Max: series.Ratio(p.MaxLimitPercent)})
+		spec.Predicates = append(spec.Predicates, nodeload.NamedLimit{Name: p.Name, Max: units.Ratio(p.MaxLimitPercent)})
 	}
 
 	for _, p := range file.Spec.Priority {
@@ -55,11 +55,11 @@ func SpecOf(file *policyv1alpha1.DynamicSchedulerPolicy) nodeload.Spec {
 	// Marks stays nil for a file without water marks.
 	for resource, marks := range file.Spec.WaterMarks {
 		if spec.Marks == nil {
-			spec.Marks = map[series.Resource]nodeload.WaterMarks{}
+			spec.Marks = map[units.Resource]nodeload.WaterMarks{}
 		}
 
-		spec.Marks[series.Resource(resource)] = nodeload.WaterMarks{
-			Low: series.Ratio(marks.Low), Schedule: series.Ratio(marks.Schedule), Evict: series.Ratio(marks.Evict),
+		spec.Marks[units.Resource(resource)] = nodeload.WaterMarks{
+			Low: units.Ratio(marks.Low), Schedule: units.Ratio(marks.Schedule), Evict: units.Ratio(marks.Evict),
 		}
 	}
 

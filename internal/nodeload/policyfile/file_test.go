@@ -17,7 +17,7 @@ import (
 
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const header = "apiVersion: scheduler.policy.crane.io/v1alpha1\nkind: DynamicSchedulerPolicy\n"
@@ -42,7 +42,7 @@ func TestDecode(t *testing.T) {
 		t.Fatalf("Decode: %v, want no error", err)
 	}
 
-	if len(p.Metrics) != 2 || p.Metrics[1].From != nodeload.FromMetricsServer || p.Metrics[1].Resource != series.Memory {
+	if len(p.Metrics) != 2 || p.Metrics[1].From != nodeload.FromMetricsServer || p.Metrics[1].Resource != units.Memory {
 		t.Errorf("metrics %+v, want two, the second of memory from metrics-server", p.Metrics)
 	}
 	if len(p.Limits) != 1 || p.Limits[0] != (nodeload.Limit{Metric: 0, Max: 0.6, Mark: true}) {

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/internal/testbed/promserver"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestCacheHeavyNode checks that the built-in policy and the recording rules measure the same memory load, by which a node full of page
@@ -76,7 +76,7 @@ func memoryQueries(t *testing.T) map[string]string {
 
 	out := map[string]string{}
 	for _, m := range policy.Metrics {
-		if m.Resource == series.Memory {
+		if m.Resource == units.Memory {
 			out["built-in "+m.Name] = m.Query
 		}
 	}

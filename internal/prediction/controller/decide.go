@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/prediction/predictor"
 	"crane.io/crane/pkg/forecast"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -245,7 +245,7 @@ func reasonOf(all []predictor.SeriesForecast, dropped int) string {
 	if text == "" {
 		text = f.Model
 		if f.Period > 0 {
-			text += fmt.Sprintf("; %d periods of %s", f.Periods, series.FormatDuration(f.Period))
+			text += fmt.Sprintf("; %d periods of %s", f.Periods, units.FormatDuration(f.Period))
 		}
 	}
 

@@ -23,6 +23,7 @@ import (
 	"crane.io/crane/pkg/forecast/auto"
 	"crane.io/crane/pkg/forecast/registry"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Query is the usage of a workload or node (Target and Resource), or an expression of the source.
@@ -171,10 +172,10 @@ func durations(interval, length string, fallback time.Duration) (step, history t
 	step = defaultStep
 	history = fallback
 
-	if d, err := series.ParseDuration(interval); err == nil && interval != "" {
+	if d, err := units.ParseDuration(interval); err == nil && interval != "" {
 		step = min(max(d, minStep), maxStep)
 	}
-	if d, err := series.ParseDuration(length); err == nil && length != "" {
+	if d, err := units.ParseDuration(length); err == nil && length != "" {
 		history = d
 	}
 

@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func ptr[T any](v T) *T { return new(v) }
@@ -148,8 +148,8 @@ func TestWireFormats(t *testing.T) {
 	}}
 	plan := sized(rightsize.Recommendation{
 		Container: "app",
-		Current:   rightsize.Resources{CPURequest: ptr(series.MilliCPU(1000)), MemoryRequest: ptr(series.Bytes(1 << 30))},
-		Target:    rightsize.Resources{CPURequest: ptr(series.MilliCPU(900)), MemoryRequest: ptr(series.Bytes(345 << 20))},
+		Current:   rightsize.Resources{CPURequest: ptr(units.MilliCPU(1000)), MemoryRequest: ptr(units.Bytes(1 << 30))},
+		Target:    rightsize.Resources{CPURequest: ptr(units.MilliCPU(900)), MemoryRequest: ptr(units.Bytes(345 << 20))},
 	})
 
 	for kind, want := range map[string]string{
@@ -187,13 +187,13 @@ func TestWireLimits(t *testing.T) {
 	current, recommended := changesOf(w, sized(
 		rightsize.Recommendation{
 			Container: "proxy",
-			Current:   rightsize.Resources{CPULimit: ptr(series.MilliCPU(500)), MemoryLimit: ptr(series.Bytes(1 << 30))},
-			Target:    rightsize.Resources{CPURequest: ptr(series.MilliCPU(600)), MemoryLimit: ptr(series.Bytes(1 << 30))},
+			Current:   rightsize.Resources{CPULimit: ptr(units.MilliCPU(500)), MemoryLimit: ptr(units.Bytes(1 << 30))},
+			Target:    rightsize.Resources{CPURequest: ptr(units.MilliCPU(600)), MemoryLimit: ptr(units.Bytes(1 << 30))},
 		},
 		rightsize.Recommendation{
 			Container: "app",
-			Current:   rightsize.Resources{CPULimit: ptr(series.MilliCPU(500))},
-			Target:    rightsize.Resources{CPURequest: ptr(series.MilliCPU(600)), CPULimit: ptr(series.MilliCPU(700))},
+			Current:   rightsize.Resources{CPULimit: ptr(units.MilliCPU(500))},
+			Target:    rightsize.Resources{CPURequest: ptr(units.MilliCPU(600)), CPULimit: ptr(units.MilliCPU(700))},
 		},
 	))
 

@@ -24,7 +24,7 @@ import (
 	"crane.io/crane/pkg/recommend/hpa"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // hpaEvaluator recommends horizontal autoscalers. It follows the Resource recommender: the autoscaler acts on the requests that
@@ -115,8 +115,8 @@ func (e *hpaEvaluator) podCPU(d *runData, target workload.Workload) float64 {
 }
 
 // requestAfter returns the CPU request of a pod after a plan, without init containers.
-func requestAfter(plan resource.Plan) series.MilliCPU {
-	var sum series.MilliCPU
+func requestAfter(plan resource.Plan) units.MilliCPU {
+	var sum units.MilliCPU
 	for _, r := range plan.Containers {
 		switch {
 		case r.Init:

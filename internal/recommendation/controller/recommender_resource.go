@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // resourceEvaluator recommends the requests of containers.
@@ -143,7 +143,7 @@ const maxEvidence = 32
 // calibrationEvidence returns the calibrations of the containers of a plan; nil if none is calibrated.
 func calibrationEvidence(plan resource.Plan) []analysisv1alpha1.CalibrationEvidence {
 	var out []analysisv1alpha1.CalibrationEvidence
-	share := func(r series.Ratio) string { return strconv.FormatFloat(float64(r), 'f', 6, 64) }
+	share := func(r units.Ratio) string { return strconv.FormatFloat(float64(r), 'f', 6, 64) }
 	for _, r := range plan.Containers {
 		c := r.CPU.Calibration
 		if c == nil || r.CPU.Status != rightsize.Ready || len(out) == maxEvidence {

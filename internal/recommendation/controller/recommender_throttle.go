@@ -14,14 +14,14 @@ import (
 	"crane.io/crane/pkg/recommend/observation"
 	"crane.io/crane/pkg/recommend/throttle"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // throttleEvaluator finds CPU limits that throttle their containers.
 type throttleEvaluator struct {
 	settings  throttle.Settings
 	throttled map[containerKey]observation.Hours
-	maxCPU    series.MilliCPU
+	maxCPU    units.MilliCPU
 }
 
 // containerKey names a container of a workload.

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
 	"crane.io/crane/pkg/recommend/volume"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // volumeEvaluator finds unused persistent volumes.
@@ -90,7 +90,7 @@ func (e *volumeEvaluator) decide(d *runData, target workload.Workload) (decision
 
 	in := volume.Input{
 		Phase:     volume.Phase(v.Status.Phase),
-		Capacity:  series.Bytes(v.Spec.Capacity.Storage().Value()),
+		Capacity:  units.Bytes(v.Spec.Capacity.Storage().Value()),
 		KeepsData: v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain,
 		Since:     d.now.Sub(since).Truncate(time.Hour),
 	}

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/cost"
 	recommended "crane.io/crane/pkg/recommend/resource"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Pricer returns the cost of the nodes of the cluster and the placement of pods.
@@ -61,8 +61,8 @@ func (p *priceData) savingsOfScaleDown(target workload.Workload) *analysisv1alph
 		return nil
 	}
 
-	var noCPU series.MilliCPU
-	var noMemory series.Bytes
+	var noCPU units.MilliCPU
+	var noMemory units.Bytes
 	var all []cost.Resize
 	for _, c := range target.Containers {
 		if c.Role == workload.Init {

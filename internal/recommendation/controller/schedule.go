@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -38,7 +38,7 @@ func parseSchedule(rule *analysisv1alpha1.RecommendationRule) (schedule, error) 
 		return schedule{once: true}, nil
 	}
 
-	interval, err := series.ParseDuration(text)
+	interval, err := units.ParseDuration(text)
 	if err != nil {
 		return schedule{}, fmt.Errorf("spec.runInterval: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 	policyv1alpha1 "crane.io/crane/api/policy/v1alpha1"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Keys of the settings that all recommenders have, or that Crane adds to gocrane's Resource recommender.
@@ -118,7 +118,7 @@ func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommend
 	}}
 
 	if text, set := config[keyCooldown]; set {
-		cooldown, err := series.ParseDuration(text)
+		cooldown, err := units.ParseDuration(text)
 		if err != nil {
 			return configuredRecommender{}, fmt.Errorf("config[%s]: %w", keyCooldown, err)
 		}
@@ -252,7 +252,7 @@ func calibratedPolicy(config map[string]string) (rightsize.Policy, error) {
 		return rightsize.Policy{}, fmt.Errorf("config[%s]: %q is not a number", keyTarget, text)
 	}
 
-	policy.CPU.Target = series.Ratio(target)
+	policy.CPU.Target = units.Ratio(target)
 	if err := policy.Validate(); err != nil {
 		return rightsize.Policy{}, fmt.Errorf("config[%s]: %w", keyTarget, err)
 	}

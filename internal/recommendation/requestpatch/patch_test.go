@@ -30,7 +30,7 @@ import (
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // fixtureDeployment returns a Deployment with an init container, a sidecar and containers with different resource
@@ -85,10 +85,10 @@ func patchFixtureReport(t *testing.T) *sizereport.Report {
 
 		rec := rightsize.Recommendation{Container: c.Name, Current: profile.CurrentResources(c)}
 		rec.CPU.Status, rec.Memory.Status = rightsize.Ready, rightsize.Ready
-		rec.Target = rightsize.Resources{CPURequest: new(series.MilliCPU(250)), MemoryRequest: new(series.Bytes(256 << 20))}
+		rec.Target = rightsize.Resources{CPURequest: new(units.MilliCPU(250)), MemoryRequest: new(units.Bytes(256 << 20))}
 		switch c.Name {
 		case "limited":
-			rec.Target.MemoryLimit = new(series.Bytes(512 << 20))
+			rec.Target.MemoryLimit = new(units.Bytes(512 << 20))
 		case "young":
 			rec.Target = rightsize.Resources{}
 			rec.CPU.Status, rec.Memory.Status = rightsize.Learning, rightsize.NoData

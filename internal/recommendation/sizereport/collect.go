@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Collector computes the recommendations of workloads from their history.
@@ -128,7 +128,7 @@ func (c *Collector) compute(
 		return nil, err
 	}
 
-	progress.SetPhase("reading the history of " + series.FormatCount(len(workloads), "workload"))
+	progress.SetPhase("reading the history of " + units.FormatCount(len(workloads), "workload"))
 	usage, err := c.collectUsage(ctx, source, progress, profile.Request{
 		Workloads:  workloads,
 		End:        now.Truncate(time.Minute),

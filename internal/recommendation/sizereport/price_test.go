@@ -22,7 +22,7 @@ import (
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestDefaultPricesWithoutNodes checks that recommendations have default prices and a warning is printed if nodes
@@ -62,8 +62,8 @@ func TestDefaultPricesWithoutNodes(t *testing.T) {
 		Container: "app",
 		CPU:       rightsize.Sizing{Status: rightsize.Ready},
 		Memory:    rightsize.Sizing{Status: rightsize.Ready},
-		Current:   rightsize.Resources{CPURequest: new(series.MilliCPU(100)), MemoryRequest: new(series.Bytes(128 << 20))},
-		Target:    rightsize.Resources{CPURequest: new(series.MilliCPU(200)), MemoryRequest: new(series.Bytes(64 << 20))},
+		Current:   rightsize.Resources{CPURequest: new(units.MilliCPU(100)), MemoryRequest: new(units.Bytes(128 << 20))},
+		Target:    rightsize.Resources{CPURequest: new(units.MilliCPU(200)), MemoryRequest: new(units.Bytes(64 << 20))},
 	}}}
 
 	r := &Report{Items: []Item{{Workload: web, Plan: plan}}}

@@ -19,6 +19,7 @@ import (
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Report is the result of a run, independent of the output format.
@@ -168,8 +169,8 @@ func summarizeCounts(c *histogram.Counts) UsageSummary {
 
 // Subtitle returns the number of workloads, the policy and the time of the report.
 func (r *Report) Subtitle() string {
-	return fmt.Sprintf("%s, policy %s over %s, computed at %s.", series.FormatCount(len(r.Items), "workload"), r.PolicyName,
-		series.FormatDuration(r.Window), r.Now.UTC().Format("2006-01-02 15:04 MST"))
+	return fmt.Sprintf("%s, policy %s over %s, computed at %s.", units.FormatCount(len(r.Items), "workload"), r.PolicyName,
+		units.FormatDuration(r.Window), r.Now.UTC().Format("2006-01-02 15:04 MST"))
 }
 
 // FromFiles reports whether the report is of files, which have one resource and no current requests.

@@ -21,7 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // start is the start time of every test.
@@ -227,7 +227,7 @@ func loadAnnotations(cpu, memory float64, measured time.Time) map[string]string 
 	annotations := map[string]string{"unrelated": "1"}
 	for _, m := range nodeload.GocraneSpec().Metrics {
 		value := cpu
-		if nodeload.ResourceOf(m.Name) == series.Memory {
+		if nodeload.ResourceOf(m.Name) == units.Memory {
 			value = memory
 		}
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -36,7 +36,7 @@ type cluster struct {
 	clock           clock.PassiveClock
 	policies        Policies
 	strategy        nodeload.Strategy
-	minFresh        series.Ratio
+	minFresh        units.Ratio
 	reader          reader
 	log             logr.Logger
 	snapshotMetrics *profileMetrics
@@ -175,7 +175,7 @@ func (c *cluster) takeSnapshot(rules *nodeload.Rules, list []fwk.NodeInfo, now t
 		onWay += node.Arriving
 		peaks.Raise(node)
 		count.Add(node, nodeload.Amount{
-			CPU: series.MilliCPU(requested.GetMilliCPU()), Memory: series.Bytes(requested.GetMemory()),
+			CPU: units.MilliCPU(requested.GetMilliCPU()), Memory: units.Bytes(requested.GetMemory()),
 		})
 	}
 

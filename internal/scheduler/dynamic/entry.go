@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // entry is the state of one node.
@@ -85,7 +85,7 @@ func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 	}
 
 	// The deviation of a node's load is learned from its samples, one gauge per resource.
-	for k, resource := range []series.Resource{series.CPU, series.Memory} {
+	for k, resource := range []units.Resource{units.CPU, units.Memory} {
 		gauge := rules.GaugeSample(resource, report.Samples)
 		// A sample from the future would block all later ones.
 		if !gauge.Time.IsZero() && !gauge.Time.After(now.Add(nodeload.MaxSkew)) {
@@ -196,7 +196,7 @@ func capacity(node *corev1.Node) nodeload.Amount {
 
 func amount(list corev1.ResourceList) nodeload.Amount {
 	return nodeload.Amount{
-		CPU:    series.MilliCPU(max(list.Cpu().MilliValue(), 0)),
-		Memory: series.Bytes(max(list.Memory().Value(), 0)),
+		CPU:    units.MilliCPU(max(list.Cpu().MilliValue(), 0)),
+		Memory: units.Bytes(max(list.Memory().Value(), 0)),
 	}
 }

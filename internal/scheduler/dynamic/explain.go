@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Explain returns how the latest attempt to place the pod filtered and scored each node. ok is false if the pod is
@@ -160,7 +160,7 @@ func (n attemptCopy) answer(node string, w words) nodeload.NodeExplanation {
 		e.Cost = unfixedCost(w.score)
 		e.Load = unfixed(w.score >> 16)
 		e.OnWay = unsigned(w.score)
-		e.Incoming = series.Ratio(n.snapshot.Incoming(n.use))
+		e.Incoming = units.Ratio(n.snapshot.Incoming(n.use))
 		if scale := n.scale.Load(); scale != nil {
 			// Costs are stored with seven decimals; the best must not score below 100 by rounding.
 			score := scale.Score(e.Cost - 1/costUnits)

@@ -22,7 +22,7 @@ import (
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/internal/scheduler/pluginconfig"
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Registries register the metrics of a Factory, in a scheduler those of /metrics. A nil function registers nothing.
@@ -162,7 +162,7 @@ func watchInformers(factory informers.SharedInformerFactory, p *Plugin) error {
 	return nil
 }
 
-func percentage(p int32) series.Ratio { return series.Ratio(p) / 100 }
+func percentage(p int32) units.Ratio { return units.Ratio(p) / 100 }
 
 // all returns the plugins of all profiles.
 func (f *Factory) all() []*Plugin {

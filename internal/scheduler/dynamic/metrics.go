@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Metrics are the metrics of the plugins of all profiles. Labels are bounded: profiles and metrics come from files,
@@ -134,8 +134,8 @@ func (t *profileMetrics) recordSnapshot(snapshot *fleetSnapshot, onWay int) {
 	}
 
 	t.onWay.WithLabelValues(t.profile).Set(float64(onWay))
-	t.share.WithLabelValues(t.profile, string(series.CPU)).Set(float64(snapshot.Share.CPU))
-	t.share.WithLabelValues(t.profile, string(series.Memory)).Set(float64(snapshot.Share.Memory))
+	t.share.WithLabelValues(t.profile, string(units.CPU)).Set(float64(snapshot.Share.CPU))
+	t.share.WithLabelValues(t.profile, string(units.Memory)).Set(float64(snapshot.Share.Memory))
 }
 
 // dropMetrics deletes the series of metrics that a new policy does not have.

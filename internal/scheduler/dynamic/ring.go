@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -172,9 +172,9 @@ func signed(x float64) uint64 { return fixed(x + signedFrom) }
 
 const signedFrom = 2
 
-func unsigned(word uint64) series.Ratio { return unfixed(word) - signedFrom }
+func unsigned(word uint64) units.Ratio { return unfixed(word) - signedFrom }
 
-func unfixed(word uint64) series.Ratio { return series.Ratio(word&0xffff) / 1e4 }
+func unfixed(word uint64) units.Ratio { return units.Ratio(word&0xffff) / 1e4 }
 
 // Costs are kept in 30 bits of ten-millionths from 0 to 107, moved up by 1 as those of Pack and Risk have no sign either.
 // Untyped constants, because costs are scaled as floats and masked as words.

@@ -14,7 +14,7 @@ import (
 	topology "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/numa"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // request is the zone request of a pod, from the pod alone.
@@ -68,7 +68,7 @@ func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
 					a = numa.MaxAmount // more than any zone has
 				}
 
-				r.resources[series.Resource(name)] = min(numa.MaxAmount, r.resources[series.Resource(name)]+a)
+				r.resources[units.Resource(name)] = min(numa.MaxAmount, r.resources[units.Resource(name)]+a)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/internal/scheduler/simulate/summary"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // scenarioFile writes a scenario of a few nodes and a quarter of an hour.
@@ -178,7 +178,7 @@ func TestPolicies(t *testing.T) {
 	}
 
 	rebalanced := files.rebalanced.policy
-	if !reflect.DeepEqual(rebalanced.Weights, builtin.Weights) || rebalanced.Marks[series.CPU].Evict >= builtin.Marks[series.CPU].Evict {
+	if !reflect.DeepEqual(rebalanced.Weights, builtin.Weights) || rebalanced.Marks[units.CPU].Evict >= builtin.Marks[units.CPU].Evict {
 		t.Errorf("the policy with rebalancing is %+v, want the built-in weights and a lower mark", rebalanced)
 	}
 

@@ -22,7 +22,7 @@ import (
 	"crane.io/crane/internal/metrics/csv"
 	"crane.io/crane/internal/testbed/playground/load"
 	"crane.io/crane/internal/testbed/redirect"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // workloads returns the generated workloads and those of the traces. Files of the traces' directory that contain no
@@ -48,7 +48,7 @@ func workloads(o *Options, now time.Time, c *console) ([]*load.Workload, error) 
 		named = append(named, load.NamedSeries{Name: f.Name, Series: f.Series})
 	}
 
-	traced, err := load.FromTraces(named, series.Resource(o.Resource), o.Speed, now)
+	traced, err := load.FromTraces(named, units.Resource(o.Resource), o.Speed, now)
 	if err != nil {
 		return nil, fmt.Errorf("--traces: %w", err)
 	}

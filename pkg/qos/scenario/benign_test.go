@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // benign holds typical rules and ten pods, eight of which may be evicted.
@@ -49,8 +49,8 @@ func load(burst time.Duration) func(*run, time.Duration) {
 			day := 0.5 - 0.5*math.Cos(phase) // 0 to 1
 			noise := 1 + 0.02*rng.NormFloat64()
 
-			p.demand.cpu = series.MilliCPU((200 + 900*day) * noise)
-			p.demand.memory = series.Bytes((2 + 3.2*day) * noise * (1 << 30))
+			p.demand.cpu = units.MilliCPU((200 + 900*day) * noise)
+			p.demand.memory = units.Bytes((2 + 3.2*day) * noise * (1 << 30))
 			if elapsed < until && i < 4 {
 				p.demand.cpu += 2500
 				p.demand.memory += 3 << 30
@@ -179,8 +179,8 @@ func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
 		p := qos.Pod{
 			UID: fmt.Sprint("uid-", i), Namespace: "n", Name: fmt.Sprint("pod-", i), Priority: int32(rng.IntN(7)) - 3, Class: qos.Burstable,
 			Elastic: rng.IntN(3) == 0, Terminating: rng.IntN(8) == 0, Allowed: []string{"throttle", "evict"}[:rng.IntN(3)],
-			UsedCPU:    qos.Measurement[series.MilliCPU]{Value: series.MilliCPU(rng.IntN(4000)), At: fresh()},
-			UsedMemory: qos.Measurement[series.Bytes]{Value: series.Bytes(rng.Int64N(8 << 30)), At: fresh()},
+			UsedCPU:    qos.Measurement[units.MilliCPU]{Value: units.MilliCPU(rng.IntN(4000)), At: fresh()},
+			UsedMemory: qos.Measurement[units.Bytes]{Value: units.Bytes(rng.Int64N(8 << 30)), At: fresh()},
 		}
 
 		if rng.IntN(8) == 0 {
@@ -188,10 +188,10 @@ func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
 		}
 
 		q := []qos.Quota{qos.Unlimited, 0, qos.Quota(rng.IntN(4000))}[rng.IntN(3)]
-		p.Containers = []qos.Container{{ID: "c-" + p.UID, Request: series.MilliCPU(rng.IntN(500)), Limit: series.MilliCPU(rng.IntN(4000)), Quota: q, UsedCPU: p.UsedCPU}}
+		p.Containers = []qos.Container{{ID: "c-" + p.UID, Request: units.MilliCPU(rng.IntN(500)), Limit: units.MilliCPU(rng.IntN(4000)), Quota: q, UsedCPU: p.UsedCPU}}
 		o.Pods = append(o.Pods, p)
 		if p.UsedCPU.At.Equal(now) {
-			o.Node.UsedCPU = qos.Measurement[series.MilliCPU]{Value: min(o.Node.UsedCPU.Value+p.UsedCPU.Value, 8000), At: now}
+			o.Node.UsedCPU = qos.Measurement[units.MilliCPU]{Value: min(o.Node.UsedCPU.Value+p.UsedCPU.Value, 8000), At: now}
 		}
 	}
 
@@ -207,14 +207,14 @@ func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
 
 	policy := qos.Policy{Limits: qos.DefaultLimits()}
 	if rng.IntN(2) == 0 {
-		policy.WaterMarks = map[series.Resource]series.Ratio{series.CPU: 0.5}
+		policy.WaterMarks = map[units.Resource]units.Ratio{units.CPU: 0.5}
 	}
 
 	for i, m := range []string{"cpu_total_usage", "memory_total_usage", "node_pressure_cpu_some_avg10_ratio"} {
 		r := qos.Rule{Name: m, Metric: m, Threshold: []float64{4000, 16 << 30, 0.3}[i], TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Preview: rng.IntN(6) == 0}
 		r.Action = qos.Action{Name: "evict", Evict: &qos.EvictionSettings{}}
 		if rng.IntN(2) == 0 {
-			r.Action = qos.Action{Name: "throttle", Throttle: &qos.CPUThrottling{Step: series.Ratio(rng.Float64()), Floor: series.Ratio(rng.Float64())}}
+			r.Action = qos.Action{Name: "throttle", Throttle: &qos.CPUThrottling{Step: units.Ratio(rng.Float64()), Floor: units.Ratio(rng.Float64())}}
 		}
 
 		policy.Rules = append(policy.Rules, r)
@@ -245,7 +245,7 @@ func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Pl
 
 		seen[e.Pod.UID] = true
 		at := p.UsedMemory.At
-		if e.Resource == series.CPU {
+		if e.Resource == units.CPU {
 			at = p.UsedCPU.At
 		}
 		if o.At.Sub(at) > time.Minute {
@@ -293,7 +293,7 @@ func setQuota(o *qos.Observation, th qos.Throttle) {
 	for i := range o.Pods {
 		if c := &o.Pods[i].Containers[0]; c.ID == th.ContainerID {
 			c.Quota = th.To
-			c.UsedCPU.Value = min(c.UsedCPU.Value, series.MilliCPU(th.To))
+			c.UsedCPU.Value = min(c.UsedCPU.Value, units.MilliCPU(th.To))
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // parseExpectation parses an expect statement.
@@ -126,14 +126,14 @@ func expectUsed(resource, want string) (func(*run) string, error) {
 		return nil, err
 	}
 
-	if resource != string(series.CPU) && resource != string(series.Memory) {
+	if resource != string(units.CPU) && resource != string(units.Memory) {
 		return nil, errors.New("want cpu or memory")
 	}
 
 	// The bound of CPU is in cores, that of memory in bytes.
 	return func(r *run) string {
 		used := float64(r.used.memory)
-		if resource == string(series.CPU) {
+		if resource == string(units.CPU) {
 			used = float64(r.used.cpu) / 1000
 		}
 

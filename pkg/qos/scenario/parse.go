@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // maxLength bounds a run: a week of seconds.
@@ -169,8 +169,8 @@ func (p *parser) parseNode(words []string) error {
 }
 
 func (p *parser) parseWaterMark(words []string) error {
-	r := series.Resource(words[0])
-	if len(words) != 2 || r != series.CPU && r != series.Memory {
+	r := units.Resource(words[0])
+	if len(words) != 2 || r != units.CPU && r != units.Memory {
 		return errors.New("want cpu or memory, and a ratio")
 	}
 
@@ -180,10 +180,10 @@ func (p *parser) parseWaterMark(words []string) error {
 	}
 
 	if p.scenario.policy.WaterMarks == nil {
-		p.scenario.policy.WaterMarks = map[series.Resource]series.Ratio{}
+		p.scenario.policy.WaterMarks = map[units.Resource]units.Ratio{}
 	}
 
-	p.scenario.policy.WaterMarks[r] = series.Ratio(v)
+	p.scenario.policy.WaterMarks[r] = units.Ratio(v)
 	return nil
 }
 
@@ -329,22 +329,22 @@ const (
 	maxBytes = 1 << 52
 )
 
-func parseMilliCPU(text string) (series.MilliCPU, error) {
+func parseMilliCPU(text string) (units.MilliCPU, error) {
 	v, err := parseNumber(text)
 	if err == nil && !(v >= 0 && v <= maxCores) {
 		err = fmt.Errorf("%s: want cores from 0 to %g", text, float64(maxCores))
 	}
 
-	return series.MilliCPU(math.Round(v * 1000)), err
+	return units.MilliCPU(math.Round(v * 1000)), err
 }
 
-func parseBytes(text string) (series.Bytes, error) {
+func parseBytes(text string) (units.Bytes, error) {
 	v, err := parseNumber(text)
 	if err == nil && !(v >= 0 && v <= maxBytes) {
 		err = fmt.Errorf("%s: want bytes from 0 to %d", text, maxBytes)
 	}
 
-	return series.Bytes(v), err
+	return units.Bytes(v), err
 }
 
 // parseDiskWork parses operations per second.
@@ -358,13 +358,13 @@ func parseDiskWork(text string) (qos.DiskWork, error) {
 	return qos.DiskWork(v), err
 }
 
-func parsePercentage(text string) (series.Ratio, error) {
+func parsePercentage(text string) (units.Ratio, error) {
 	v, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
 	if err != nil || !(v >= 0 && v <= 100) {
 		return 0, fmt.Errorf("%s: want a percentage", text)
 	}
 
-	return series.Ratio(v / 100), nil
+	return units.Ratio(v / 100), nil
 }
 
 func setDemand(d *demand, key, value string) error {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // run is the state of a running scenario.
@@ -142,7 +142,7 @@ func (r *run) removeEnded() {
 func (r *run) simulateUse() {
 	total := r.scenario.system
 	for _, p := range r.pods {
-		total.cpu += series.MilliCPU(min(qos.Quota(p.demand.cpu), p.quota))
+		total.cpu += units.MilliCPU(min(qos.Quota(p.demand.cpu), p.quota))
 		total.memory += p.usedMemory()
 		total.disks += p.demand.diskRates(1).Work()
 	}
@@ -180,10 +180,10 @@ func (r *run) simulateUse() {
 const stallStart = 0.95
 
 // measure returns the measurement of a pod that gets the given CPU and share of its disk demand on a node with the given memory demand.
-func (r *run) measure(p *pod, cpu, served float64, memory series.Bytes) measurement {
+func (r *run) measure(p *pod, cpu, served float64, memory units.Bytes) measurement {
 	used := p.usedMemory()
-	m := measurement{demand: demand{cpu: series.MilliCPU(math.Round(cpu)), memory: used}, diskRates: p.demand.diskRates(served)}
-	m.usage = used + min(p.cache, series.Bytes(p.high)-used)
+	m := measurement{demand: demand{cpu: units.MilliCPU(math.Round(cpu)), memory: used}, diskRates: p.demand.diskRates(served)}
+	m.usage = used + min(p.cache, units.Bytes(p.high)-used)
 
 	waited := 0.0
 	if p.demand.cpu > 0 {
@@ -194,12 +194,12 @@ func (r *run) measure(p *pod, cpu, served float64, memory series.Bytes) measurem
 	}
 
 	calm := float64(p.stall) + float64(p.noise)*r.rng.Float64()
-	m.stalledCPU = series.Ratio(min(calm+(1-calm)*waited, 1))
+	m.stalledCPU = units.Ratio(min(calm+(1-calm)*waited, 1))
 	if m.diskRates.Work() > 0 {
-		m.stalledDisks = series.Ratio(min(calm+(1-calm)*(1-served), 1))
+		m.stalledDisks = units.Ratio(min(calm+(1-calm)*(1-served), 1))
 	}
 
-	m.stalledMemory = series.Ratio(min(max(float64(memory)/float64(r.scenario.node.Memory)-stallStart, 0)/(1-stallStart), 1))
+	m.stalledMemory = units.Ratio(min(max(float64(memory)/float64(r.scenario.node.Memory)-stallStart, 0)/(1-stallStart), 1))
 	if p.demand.memory > used {
 		m.stalledMemory = 1 // It is slowed down until memory of its own is reclaimed.
 	}
@@ -208,7 +208,7 @@ func (r *run) measure(p *pod, cpu, served float64, memory series.Bytes) measurem
 }
 
 // usedMemory returns the pod's memory: its demand up to its limit.
-func (p *pod) usedMemory() series.Bytes { return min(p.demand.memory, series.Bytes(p.high)) }
+func (p *pod) usedMemory() units.Bytes { return min(p.demand.memory, units.Bytes(p.high)) }
 
 // clock returns the node's time, which may be wrong.
 func (r *run) clock() time.Time { return r.now.Add(r.clockOffset) }
@@ -241,8 +241,8 @@ func (r *run) observe() qos.Observation {
 		r.sample(&o, name, v)
 	}
 
-	o.Node.UsedCPU = qos.Measurement[series.MilliCPU]{Value: r.used.cpu, At: r.measuredAt}
-	o.Node.UsedMemory = qos.Measurement[series.Bytes]{Value: r.used.memory, At: r.measuredAt}
+	o.Node.UsedCPU = qos.Measurement[units.MilliCPU]{Value: r.used.cpu, At: r.measuredAt}
+	o.Node.UsedMemory = qos.Measurement[units.Bytes]{Value: r.used.memory, At: r.measuredAt}
 	for _, p := range r.pods {
 		seen := p.Pod
 		c := qos.Container{
@@ -255,22 +255,22 @@ func (r *run) observe() qos.Observation {
 
 		// Only the spec of an unmeasured pod is known.
 		if m, ok := r.measured[p.UID]; ok && !p.unmeasured && !r.lostMetrics["pods"] {
-			seen.UsedCPU = qos.Measurement[series.MilliCPU]{Value: m.cpu, At: r.measuredAt}
-			seen.UsedMemory = qos.Measurement[series.Bytes]{Value: m.memory, At: r.measuredAt}
+			seen.UsedCPU = qos.Measurement[units.MilliCPU]{Value: m.cpu, At: r.measuredAt}
+			seen.UsedMemory = qos.Measurement[units.Bytes]{Value: m.memory, At: r.measuredAt}
 
-			seen.StalledCPU = qos.Measurement[series.Ratio]{Value: m.stalledCPU, At: r.measuredAt}
-			seen.StalledMemory = qos.Measurement[series.Ratio]{Value: m.stalledMemory, At: r.measuredAt}
+			seen.StalledCPU = qos.Measurement[units.Ratio]{Value: m.stalledCPU, At: r.measuredAt}
+			seen.StalledMemory = qos.Measurement[units.Ratio]{Value: m.stalledMemory, At: r.measuredAt}
 			if r.scenario.node.DiskUsageUnavailable == "" {
 				seen.DiskRates = m.diskRates
 				seen.UsedDisks = qos.Measurement[qos.DiskWork]{Value: m.diskRates.Work(), At: r.measuredAt}
 			}
 
-			seen.StalledDisks = qos.Measurement[series.Ratio]{Value: m.stalledDisks, At: r.measuredAt}
-			seen.Throttled = qos.Measurement[series.Ratio]{Value: m.throttled, At: r.measuredAt}
+			seen.StalledDisks = qos.Measurement[units.Ratio]{Value: m.stalledDisks, At: r.measuredAt}
+			seen.Throttled = qos.Measurement[units.Ratio]{Value: m.throttled, At: r.measuredAt}
 			c.UsedCPU = seen.UsedCPU
 			c.MemoryHigh = p.high
 			c.WorkingSet = seen.UsedMemory
-			c.MemoryUsage = qos.Measurement[series.Bytes]{Value: m.usage, At: r.measuredAt}
+			c.MemoryUsage = qos.Measurement[units.Bytes]{Value: m.usage, At: r.measuredAt}
 		}
 
 		seen.Containers = []qos.Container{c}
@@ -438,6 +438,6 @@ func (r *run) resizeQuota(name string, q qos.Quota) error {
 	}
 
 	p.quota = q
-	p.limit = series.MilliCPU(q)
+	p.limit = units.MilliCPU(q)
 	return nil
 }

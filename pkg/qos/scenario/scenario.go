@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Scenario is a parsed file.
@@ -30,11 +30,11 @@ type Scenario struct {
 
 // demand is the resource demand of a pod or the system.
 type demand struct {
-	cpu    series.MilliCPU
-	memory series.Bytes
+	cpu    units.MilliCPU
+	memory units.Bytes
 	// disks are operations per second, counted as reads; read and written are bytes per second in negligibly few operations.
 	disks         qos.DiskWork
-	read, written series.Bytes
+	read, written units.Bytes
 }
 
 // diskRates returns the rates at which the given share of the demand is served.
@@ -45,9 +45,9 @@ func (d demand) diskRates(served float64) qos.DiskRates {
 // measurement is the measurement of a pod: memory excludes page cache, held includes it.
 type measurement struct {
 	demand
-	usage                                series.Bytes
-	stalledCPU, stalledMemory, throttled series.Ratio
-	stalledDisks                         series.Ratio
+	usage                                units.Bytes
+	stalledCPU, stalledMemory, throttled units.Ratio
+	stalledDisks                         units.Ratio
 	diskRates                            qos.DiskRates
 }
 
@@ -55,12 +55,12 @@ type measurement struct {
 type pod struct {
 	qos.Pod
 	// stall is the share of time the pod waits for CPU and disks without contention, noise a random addition.
-	stall, noise   series.Ratio
+	stall, noise   units.Ratio
 	demand         demand
-	request, limit series.MilliCPU
+	request, limit units.MilliCPU
 	quota          qos.Quota
 	// cache is the pod's unused page cache, high the memory limit in force.
-	cache      series.Bytes
+	cache      units.Bytes
 	high       qos.MemoryHigh
 	endsAfter  time.Duration
 	protected  bool // the API server refuses its eviction

@@ -11,8 +11,8 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 // Reasons of plans.
@@ -26,11 +26,11 @@ const (
 // Settings define when a GPU counts as idle.
 type Settings struct {
 	// Use is the utilization, the maximum of each hour, up to which a GPU is idle.
-	Use series.Ratio
+	Use units.Ratio
 	// Memory is the amount of memory up to which no process uses the GPU.
-	Memory series.Bytes
+	Memory units.Bytes
 	// Percentile selects the hour that is compared with Use; 1 is the busiest.
-	Percentile series.Ratio
+	Percentile units.Ratio
 	// Hours is the length of the window.
 	Hours int
 }
@@ -44,7 +44,7 @@ func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{
 		Use:        r.Share("gpu-usage-utilization", 0.02),
-		Memory:     series.Bytes(r.Number("gpu-memory-bytes", 64<<20, 0, 1<<50)),
+		Memory:     units.Bytes(r.Number("gpu-memory-bytes", 64<<20, 0, 1<<50)),
 		Percentile: r.Share("percentile", 1),
 		Hours:      r.Hours("history-length", 168, 1, 90*24),
 	}

@@ -16,6 +16,7 @@ import (
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 // Input describes one workload.
@@ -264,4 +265,4 @@ func ParseSettings(config map[string]string) (Settings, error) {
 }
 
 // targetMargin is added to the usage of a pod for the target utilization: gocrane's value.
-const targetMargin = series.Ratio(0.15)
+const targetMargin = units.Ratio(0.15)

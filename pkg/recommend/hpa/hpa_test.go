@@ -13,6 +13,7 @@ import (
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/replicas"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var now = time.Date(2026, 3, 12, 10, 0, 0, 0, time.UTC)
@@ -154,7 +155,7 @@ func FuzzDecide(f *testing.F) {
 		in := web()
 		in.Replicas.CPU = wave(low, high)
 		in.PodCPU = pod
-		in.Replicas.CPURequest = series.MilliCPU(request)
+		in.Replicas.CPURequest = units.MilliCPU(request)
 
 		p := Decide(in, defaults(t))
 		if b := p.Bounds; b != (Bounds{}) && (b.Min < 1 || b.Max < b.Min || b.Target < 30 || b.Target > 75) {

@@ -14,8 +14,8 @@ import (
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
 	"crane.io/crane/pkg/recommend/packing"
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 // Reasons of plans.
@@ -130,7 +130,7 @@ func checkUse(in Input, s Settings) recommend.Plan {
 		what              string
 		hours             observation.Hours
 		capacity          float64
-		percentile, limit series.Ratio
+		percentile, limit units.Ratio
 	}{
 		{"cpu use", in.CPUUse, float64(in.Capacity.CPU) / 1000, s.CPUPercentile, s.CPUUse},
 		{"memory use", in.MemoryUse, float64(in.Capacity.Memory), s.MemoryPercentile, s.MemoryUse},
@@ -204,9 +204,9 @@ func formatFirst(names []string) string {
 type Settings struct {
 	// CPUUse, MemoryUse, CPURequest and MemoryRequest are the shares of the capacity up to which a node is idle; 0 disables
 	// a share. All others must hold.
-	CPUUse, MemoryUse, CPURequest, MemoryRequest series.Ratio
+	CPUUse, MemoryUse, CPURequest, MemoryRequest units.Ratio
 	// CPUPercentile and MemoryPercentile select the hour of the window that is compared with them.
-	CPUPercentile, MemoryPercentile series.Ratio
+	CPUPercentile, MemoryPercentile units.Ratio
 	// Hours is the length of the window, EmptyHours the time for which a node must have had only pods that run on every
 	// node.
 	Hours, EmptyHours int
@@ -222,8 +222,8 @@ type Settings struct {
 // nodes without workloads.
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
-	cpu := series.Ratio(0.1)
-	memory := series.Ratio(0.25)
+	cpu := units.Ratio(0.1)
+	memory := units.Ratio(0.25)
 	for _, key := range []string{"cpu-usage-utilization", "memory-usage-utilization", "cpu-request-utilization", "memory-request-utilization"} {
 		if r.Has(key) {
 			cpu = 0

@@ -13,6 +13,7 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Hours are the values of one quantity of one target, one per hour, oldest first; the last hour ends now. Values that are
@@ -24,7 +25,7 @@ type Requirement struct {
 	// Hours is the length of the window, above 0.
 	Hours int
 	// Share is the share of the hours that must be known, from 0 to 1.
-	Share series.Ratio
+	Share units.Ratio
 	// MaxStale is the number of last hours that may be unknown.
 	MaxStale int
 }
@@ -83,7 +84,7 @@ func (n Requirement) KnownValues(h Hours) []float64 {
 }
 
 // Quantile returns a quantile of the known values of the window; NaN if there are none.
-func (n Requirement) Quantile(h Hours, q series.Ratio) float64 {
+func (n Requirement) Quantile(h Hours, q units.Ratio) float64 {
 	return series.Quantile(n.KnownValues(h), float64(q))
 }
 
@@ -100,7 +101,7 @@ func FormatHours(hours int) string {
 }
 
 // FormatPercentile formats a percentile: "p99", or "the most".
-func FormatPercentile(q series.Ratio) string {
+func FormatPercentile(q units.Ratio) string {
 	if q >= 1 {
 		return "the most"
 	}

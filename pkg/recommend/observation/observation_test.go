@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"crane.io/crane/pkg/recommend"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // hoursOf is so many hours of a value.
@@ -87,7 +87,7 @@ func FuzzEnough(f *testing.F) {
 			h = append(h, math.Float64frombits(binary.LittleEndian.Uint64(raw)))
 		}
 
-		n := Requirement{Hours: hours, Share: series.Ratio(share), MaxStale: stale}
+		n := Requirement{Hours: hours, Share: units.Ratio(share), MaxStale: stale}
 		state, reason := n.Check("x", h)
 		known := n.KnownValues(h)
 		if state == recommend.Ready && (len(known) == 0 || reason != "") || state != recommend.Ready && reason == "" {

@@ -11,13 +11,13 @@ import (
 
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const gib = 1 << 30
 
 func amounts(milli, gibs int64) cost.Amounts {
-	return cost.Amounts{CPU: series.MilliCPU(milli), Memory: series.Bytes(gibs * gib)}
+	return cost.Amounts{CPU: units.MilliCPU(milli), Memory: units.Bytes(gibs * gib)}
 }
 
 // node has 8 cores and 32 GiB, of which so much is free.
@@ -139,8 +139,8 @@ func FuzzDecide(f *testing.F) {
 	f.Add(int64(-1), int64(-1), int64(-1), int64(-1), int64(-1), int64(-1), int32(-1), -1)
 	f.Fuzz(func(t *testing.T, cpu, memory, gpu, freeCPU, freeMemory, whole int64, replicas int32, pods int) {
 		in := Input{
-			Pod: cost.Amounts{CPU: series.MilliCPU(cpu), Memory: series.Bytes(memory), GPU: gpu}, Replicas: replicas,
-			Nodes: []Node{{Name: "a", Allocatable: cost.Amounts{CPU: series.MilliCPU(whole), Memory: series.Bytes(whole)}, Free: cost.Amounts{CPU: series.MilliCPU(freeCPU), Memory: series.Bytes(freeMemory)}, FreePods: pods}},
+			Pod: cost.Amounts{CPU: units.MilliCPU(cpu), Memory: units.Bytes(memory), GPU: gpu}, Replicas: replicas,
+			Nodes: []Node{{Name: "a", Allocatable: cost.Amounts{CPU: units.MilliCPU(whole), Memory: units.Bytes(whole)}, Free: cost.Amounts{CPU: units.MilliCPU(freeCPU), Memory: units.Bytes(freeMemory)}, FreePods: pods}},
 		}
 
 		plan := Decide(in)

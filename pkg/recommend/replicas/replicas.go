@@ -15,6 +15,7 @@ import (
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 // Input describes one workload.
@@ -26,8 +27,8 @@ type Input struct {
 	// CPU (cores) and Memory (bytes, working set) are the usage of all pods together, on one grid.
 	CPU, Memory series.Series
 	// CPURequest and MemoryRequest are the requests of one pod; 0 if it has none.
-	CPURequest    series.MilliCPU
-	MemoryRequest series.Bytes
+	CPURequest    units.MilliCPU
+	MemoryRequest units.Bytes
 	// Unrequested is a container without a request of CPU or memory; empty if all have both.
 	Unrequested string
 	// Now is the time of the decision.
@@ -99,8 +100,8 @@ func Decide(in Input, s Settings) Plan {
 	}
 
 	plan.Evidence = []recommend.Evidence{
-		{Name: fmt.Sprintf("p%g of cpu of all pods over %s", 100*float64(s.CPUPercentile), series.FormatDuration(s.Window)), Value: cpu, Unit: "cores"},
-		{Name: fmt.Sprintf("p%g of memory of all pods over %s", 100*float64(s.MemoryPercentile), series.FormatDuration(s.Window)), Value: memory, Unit: "bytes"},
+		{Name: fmt.Sprintf("p%g of cpu of all pods over %s", 100*float64(s.CPUPercentile), units.FormatDuration(s.Window)), Value: cpu, Unit: "cores"},
+		{Name: fmt.Sprintf("p%g of memory of all pods over %s", 100*float64(s.MemoryPercentile), units.FormatDuration(s.Window)), Value: memory, Unit: "bytes"},
 	}
 
 	plan.Description = describe(in, s, plan)
@@ -151,7 +152,7 @@ func checkEligible(in Input, s Settings) (Plan, bool) {
 
 	switch {
 	case in.Replicas < max(1, s.WorkloadMin):
-		return refuse(ReasonScaledDown, "The workload has %s; it is evaluated from %d on.", series.FormatCount(in.Replicas, "replica"), max(1, s.WorkloadMin))
+		return refuse(ReasonScaledDown, "The workload has %s; it is evaluated from %d on.", units.FormatCount(in.Replicas, "replica"), max(1, s.WorkloadMin))
 	case in.Available >= 0 && (in.Available == 0 || float64(in.Available) < float64(s.Available)*float64(in.Replicas)):
 		return refuse(ReasonUnavailable, "%d of %d pods are available; at least %.0f %% have to be, or their use says little.",
 			in.Available, in.Replicas, 100*float64(s.Available))
@@ -175,9 +176,9 @@ func podsFor(use, each float64) int32 {
 }
 
 func describe(in Input, s Settings, p Plan) string {
-	change := fmt.Sprintf("%d -> %s", in.Replicas, series.FormatCount(p.Replicas, "pod"))
+	change := fmt.Sprintf("%d -> %s", in.Replicas, units.FormatCount(p.Replicas, "pod"))
 	if p.Action == recommend.NoAction {
-		change = fmt.Sprintf("It stays at %s", series.FormatCount(p.Replicas, "pod"))
+		change = fmt.Sprintf("It stays at %s", units.FormatCount(p.Replicas, "pod"))
 	}
 
 	return fmt.Sprintf("%s: cpu needs %d pods at %.0f %% of the requested %s each, memory %d pods at %.0f %% of %s each; at least %d.",
@@ -191,15 +192,15 @@ type Settings struct {
 	WorkloadMin int32
 	// Available is the share of the desired pods that must be available, 0 to 1 (pod-available-ratio, 0.5): the usage of a
 	// workload that is half down is not representative.
-	Available series.Ratio
+	Available units.Ratio
 	// DefaultMin is the smallest recommended number, 1 or more (default-min-replicas, 1).
 	DefaultMin int32
 	// CPUPercentile and MemoryPercentile are the share of the time in which the number of pods must be sufficient, 0 to 1
 	// (cpu-percentile and mem-percentile, 0.95).
-	CPUPercentile, MemoryPercentile series.Ratio
+	CPUPercentile, MemoryPercentile units.Ratio
 	// CPUTarget and MemoryTarget are the target utilization of the requests, above 0 to 1 (cpu-target-utilization and
 	// mem-target-utilization, 0.5).
-	CPUTarget, MemoryTarget series.Ratio
+	CPUTarget, MemoryTarget units.Ratio
 	// Window is the length of the history, in whole hours from a day to 60 days (history-length, 7d).
 	Window time.Duration
 }
@@ -219,8 +220,8 @@ func ReadSettings(r *settings.Reader) Settings {
 		DefaultMin:       int32(r.Number("default-min-replicas", 1, 1, 1<<20)),
 		CPUPercentile:    r.Share("cpu-percentile", 0.95),
 		MemoryPercentile: r.Share("mem-percentile", 0.95),
-		CPUTarget:        series.Ratio(r.Number("cpu-target-utilization", 0.5, minTarget, 1)),
-		MemoryTarget:     series.Ratio(r.Number("mem-target-utilization", 0.5, minTarget, 1)),
+		CPUTarget:        units.Ratio(r.Number("cpu-target-utilization", 0.5, minTarget, 1)),
+		MemoryTarget:     units.Ratio(r.Number("mem-target-utilization", 0.5, minTarget, 1)),
 		Window:           time.Duration(r.Hours("history-length", 7*day, day, 60*day)) * time.Hour,
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var now = time.Date(2026, 3, 12, 10, 0, 0, 0, time.UTC)
@@ -173,7 +174,7 @@ func TestDecide_Monotone(t *testing.T) {
 		in.CPU = flat(random.ExpFloat64()*20, week)
 		in.Memory = flat(random.ExpFloat64()*40*(1<<30), week)
 
-		in.CPURequest = series.MilliCPU(1 + random.IntN(8000))
+		in.CPURequest = units.MilliCPU(1 + random.IntN(8000))
 		p := Decide(in, s)
 		if p.Replicas < s.DefaultMin || p.Replicas < p.ByCPU || p.Replicas < p.ByMemory {
 			t.Fatalf("Decide = %+v, want at least the minimum and the pods of each resource", p)
@@ -216,7 +217,7 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, cpu, memory float64, cpuRequest, memoryRequest int64, replicas, available int32) {
 		in := Input{
 			Replicas: replicas, Available: available, CPU: flat(cpu, week), Memory: flat(memory, week),
-			CPURequest: series.MilliCPU(cpuRequest), MemoryRequest: series.Bytes(memoryRequest), Now: now,
+			CPURequest: units.MilliCPU(cpuRequest), MemoryRequest: units.Bytes(memoryRequest), Now: now,
 		}
 
 		s, err := ParseSettings(nil)

@@ -9,15 +9,15 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestDecide_WithAutoscaler checks that a request that is the base of an autoscaler's utilization is unchanged with
 // its limit, and that the other request changes.
 func TestDecide_WithAutoscaler(t *testing.T) {
-	cpu := series.MilliCPU(2000)
-	cpuLimit := series.MilliCPU(4000)
-	memory := series.Bytes(1 << 30)
+	cpu := units.MilliCPU(2000)
+	cpuLimit := units.MilliCPU(4000)
+	memory := units.Bytes(1 << 30)
 	current := rightsize.Resources{CPURequest: &cpu, CPULimit: &cpuLimit, MemoryRequest: &memory}
 	week := used(10, 0.5, 100<<20)
 	free := Decide(Input{Policy: policy(t), Now: now, Containers: []Container{{Name: "a", Profile: week, Current: current}}}).Containers[0]

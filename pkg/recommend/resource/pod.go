@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // PodRequest is the request of one pod as the scheduler counts it: the sum of the containers that run side by side, or the
@@ -16,8 +16,8 @@ import (
 // Source: kubernetes.io/docs/concepts/workloads/pods/init-containers (resource sharing within containers), with sidecars as
 // in KEP-753. Overhead and pod-level resources are not included.
 type PodRequest struct {
-	CPUNow, CPUAfter       series.MilliCPU
-	MemoryNow, MemoryAfter series.Bytes
+	CPUNow, CPUAfter       units.MilliCPU
+	MemoryNow, MemoryAfter units.Bytes
 	// CPUInitContainer and MemoryInitContainer name the init container that requests more than all other containers
 	// together, now or after the change; empty if none does.
 	CPUInitContainer, MemoryInitContainer string
@@ -65,12 +65,12 @@ func podRequest(all []Container, plan Plan) PodRequest {
 	}
 
 	return PodRequest{
-		CPUNow:              series.MilliCPU(max(cpu.now, cpu.initNow)),
-		CPUAfter:            series.MilliCPU(max(cpu.after, cpu.initAfter)),
+		CPUNow:              units.MilliCPU(max(cpu.now, cpu.initNow)),
+		CPUAfter:            units.MilliCPU(max(cpu.after, cpu.initAfter)),
 		CPUInitContainer:    cpu.initContainer(),
 		cpu:                 cpu.excess(),
-		MemoryNow:           series.Bytes(max(memory.now, memory.initNow)),
-		MemoryAfter:         series.Bytes(max(memory.after, memory.initAfter)),
+		MemoryNow:           units.Bytes(max(memory.now, memory.initNow)),
+		MemoryAfter:         units.Bytes(max(memory.after, memory.initAfter)),
 		MemoryInitContainer: memory.initContainer(),
 		memory:              memory.excess(),
 	}
@@ -87,7 +87,7 @@ type podSum struct {
 	unknown        bool
 }
 
-func addTo[T series.MilliCPU | series.Bytes](s *podSum, c Container, now, target *T, ready bool) {
+func addTo[T units.MilliCPU | units.Bytes](s *podSum, c Container, now, target *T, ready bool) {
 	before := int64(0)
 	if now != nil {
 		before = max(0, int64(*now))

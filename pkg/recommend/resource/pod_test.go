@@ -14,6 +14,7 @@ import (
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ranOnce returns the profile of pods, one per day, whose container ran for some minutes with constant usage.
@@ -36,7 +37,7 @@ func ranOnce(pods, minutes int, cores, bytes float64) *rightsize.Profile {
 	return p
 }
 
-func requests(cpu series.MilliCPU, memory series.Bytes) rightsize.Resources {
+func requests(cpu units.MilliCPU, memory units.Bytes) rightsize.Resources {
 	return rightsize.Resources{CPURequest: &cpu, MemoryRequest: &memory}
 }
 
@@ -71,7 +72,7 @@ func TestDecide_InitContainers(t *testing.T) {
 		t.Errorf("saving %+v of pods %+v, want the reduction of three pods", saving, plan.Pod)
 	}
 
-	sum := series.MilliCPU(0)
+	sum := units.MilliCPU(0)
 	for i := range plan.Containers {
 		sum += plan.ContainerSaving(i, cost.UnitPrice{CPU: 1, Memory: 1}, 3, false).CPU
 	}
@@ -101,7 +102,7 @@ func TestDecide_InitContainers(t *testing.T) {
 func TestPodRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		all  []Container
-		want series.MilliCPU
+		want units.MilliCPU
 		by   string
 	}{
 		"sum":                 {[]Container{{Name: "a", Current: requests(300, 0)}, {Name: "b", Current: requests(200, 0)}}, 500, ""},

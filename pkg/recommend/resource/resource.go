@@ -14,7 +14,7 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Input describes one workload.
@@ -29,8 +29,8 @@ type Input struct {
 	// Reacts is set if adoption raises the requests of running pods within the day while they use more.
 	Reacts bool
 	// MaxCPU and MaxMemory are the allocatable resources of the largest node; 0 if unknown.
-	MaxCPU    series.MilliCPU
-	MaxMemory series.Bytes
+	MaxCPU    units.MilliCPU
+	MaxMemory units.Bytes
 	// Autoscaler is the horizontal autoscaler that acts on the utilization of the requests; nil for none. Its targets change
 	// together with the requests if Crane owns it. Otherwise the requests on which it acts stay unchanged.
 	Autoscaler *Autoscaler
@@ -303,7 +303,7 @@ func holdAutoscaled(r *rightsize.Recommendation, hpa *rightsize.HPA) {
 }
 
 // holdRequest reports whether a request must stay, and records the reason.
-func holdRequest[T series.MilliCPU | series.Bytes](s *rightsize.Sizing, target series.Ratio, now, wanted *T, format func(T) string) bool {
+func holdRequest[T units.MilliCPU | units.Bytes](s *rightsize.Sizing, target units.Ratio, now, wanted *T, format func(T) string) bool {
 	if s.Status != rightsize.Ready || target <= 0 || now == nil || wanted == nil || *now <= 0 || *wanted <= 0 {
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var now = time.Date(2026, 1, 20, 0, 0, 0, 0, time.UTC)
@@ -80,7 +81,7 @@ func TestDecide(t *testing.T) {
 
 // TestDecide_NoNumber: a container without a number does not make a workload change.
 func TestDecide_NoNumber(t *testing.T) {
-	m := series.MilliCPU(100)
+	m := units.MilliCPU(100)
 	week := used(10, 0.5, 100<<20)
 	asItIs := Decide(Input{Policy: policy(t), Now: now, Containers: []Container{{Name: "a", Profile: week}}}).Containers[0].Target
 

@@ -6,7 +6,7 @@ package resource
 import (
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // SavingOf returns the saving of a plan for a workload with a number of pods. runs marks jobs, which hold their requests
@@ -31,13 +31,13 @@ func (p Plan) Requests(pods int32, runs bool) (now, after cost.Amounts) {
 
 	for _, r := range p.resizes(0, len(p.Containers)) {
 		if r.CPUNow != nil && r.CPUNew != nil {
-			now.CPU += series.MilliCPU(mean * float64(*r.CPUNow))
-			after.CPU += series.MilliCPU(mean * float64(*r.CPUNew))
+			now.CPU += units.MilliCPU(mean * float64(*r.CPUNow))
+			after.CPU += units.MilliCPU(mean * float64(*r.CPUNew))
 		}
 
 		if r.MemoryNow != nil && r.MemoryNew != nil {
-			now.Memory += series.Bytes(mean * float64(*r.MemoryNow))
-			after.Memory += series.Bytes(mean * float64(*r.MemoryNew))
+			now.Memory += units.Bytes(mean * float64(*r.MemoryNow))
+			after.Memory += units.Bytes(mean * float64(*r.MemoryNew))
 		}
 	}
 
@@ -90,13 +90,13 @@ func (p Plan) NodeGroupSaving(i, g int, price cost.UnitPrice) cost.Saving {
 func (p PodRequest) resizes() []cost.Resize {
 	out := cost.Resize{Container: "init containers", ZeroCounts: true}
 	if s := p.cpu; s.isKnown && s.now != s.after {
-		out.CPUNow = new(series.MilliCPU(s.now))
-		out.CPUNew = new(series.MilliCPU(s.after))
+		out.CPUNow = new(units.MilliCPU(s.now))
+		out.CPUNew = new(units.MilliCPU(s.after))
 	}
 
 	if s := p.memory; s.isKnown && s.now != s.after {
-		out.MemoryNow = new(series.Bytes(s.now))
-		out.MemoryNew = new(series.Bytes(s.after))
+		out.MemoryNow = new(units.Bytes(s.now))
+		out.MemoryNew = new(units.Bytes(s.after))
 	}
 
 	if out.CPUNow == nil && out.MemoryNow == nil {

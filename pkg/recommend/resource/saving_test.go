@@ -10,12 +10,12 @@ import (
 
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func TestPlanSavingOf(t *testing.T) {
-	m := func(v series.MilliCPU) *series.MilliCPU { return &v }
-	b := func(v series.Bytes) *series.Bytes { return &v }
+	m := func(v units.MilliCPU) *units.MilliCPU { return &v }
+	b := func(v units.Bytes) *units.Bytes { return &v }
 	ready := rightsize.Sizing{Status: rightsize.Ready}
 	learning := rightsize.Sizing{Status: rightsize.Learning}
 
@@ -51,9 +51,9 @@ func TestPlanSavingOf(t *testing.T) {
 	}
 
 	// The parts are the whole.
-	var cpu series.MilliCPU
+	var cpu units.MilliCPU
 
-	var memory series.Bytes
+	var memory units.Bytes
 	var hourly cost.Nanos
 	for i := range p.Containers {
 		s := p.ContainerSaving(i, price, 4, false)

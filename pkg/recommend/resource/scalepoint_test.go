@@ -10,14 +10,14 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestScalePoint checks that the product of request and target is preserved within half a percent of the request, for
 // the whole pod and for one container, that the text names the autoscaler, and that requests stay where Crane does not own it.
 func TestScalePoint(t *testing.T) {
-	cpu := series.MilliCPU(2000)
-	memory := series.Bytes(1 << 30)
+	cpu := units.MilliCPU(2000)
+	memory := units.Bytes(1 << 30)
 	week := used(10, 0.5, 100<<20)
 
 	in := Input{

@@ -13,8 +13,8 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 // Reasons of plans.
@@ -40,7 +40,7 @@ type Settings struct {
 	// unused; 0 disables a limit. All others must hold.
 	Receive, Transmit float64
 	// ReceivePercentile and TransmitPercentile select the hour that is compared with them.
-	ReceivePercentile, TransmitPercentile series.Ratio
+	ReceivePercentile, TransmitPercentile units.Ratio
 	// Hours is the length of the window.
 	Hours int
 }
@@ -145,9 +145,9 @@ func checkEndpoints(in Input, s Settings) recommend.Plan {
 func checkTraffic(in Input, s Settings) recommend.Plan {
 	switch {
 	case s.Receive <= 0 && s.Transmit <= 0:
-		return recommend.ClearPlan(fmt.Sprintf("It selects %s.", series.FormatCount(in.Pods, "pod")))
+		return recommend.ClearPlan(fmt.Sprintf("It selects %s.", units.FormatCount(in.Pods, "pod")))
 	case in.Ready == 0:
-		return recommend.ClearPlan(fmt.Sprintf("It selects %s, of which none is ready: it is out of order rather than unused.", series.FormatCount(in.Pods, "pod")))
+		return recommend.ClearPlan(fmt.Sprintf("It selects %s, of which none is ready: it is out of order rather than unused.", units.FormatCount(in.Pods, "pod")))
 	case in.HostPods > 0:
 		return recommend.ClearPlan(fmt.Sprintf("%d of its pods use the network of their node, whose traffic is not theirs alone.", in.HostPods))
 	}
@@ -158,7 +158,7 @@ func checkTraffic(in Input, s Settings) recommend.Plan {
 	for _, c := range []struct {
 		what       string
 		hours      observation.Hours
-		percentile series.Ratio
+		percentile units.Ratio
 		limit      float64
 	}{{"received traffic", in.Receive, s.ReceivePercentile, s.Receive}, {"sent traffic", in.Transmit, s.TransmitPercentile, s.Transmit}} {
 		if c.limit <= 0 {

@@ -14,8 +14,8 @@ import (
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 // ReasonThrottled means that a limit throttles its container.
@@ -24,9 +24,9 @@ const ReasonThrottled = "Throttled"
 // Settings define when a limit is too low and by how much it is raised.
 type Settings struct {
 	// Share is the share of throttled periods above which a limit is too low.
-	Share series.Ratio
+	Share units.Ratio
 	// Percentile selects the hour that is compared with it.
-	Percentile series.Ratio
+	Percentile units.Ratio
 	// MaxFactor is the largest factor by which a limit is raised at once, above 1.
 	MaxFactor float64
 	// Hours is the length of the window, MinHours the number of hours that must be known.
@@ -41,7 +41,7 @@ type Settings struct {
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{
-		Share:      series.Ratio(r.Number("throttled-share", 0.25, 0.01, 1)),
+		Share:      units.Ratio(r.Number("throttled-share", 0.25, 0.01, 1)),
 		Percentile: r.Share("percentile", 0.95),
 		MaxFactor:  r.Number("max-factor", 2, minFactor, 10),
 		Hours:      r.Hours("history-length", 168, 1, 90*24),
@@ -66,14 +66,14 @@ type Input struct {
 	// pods keep their QoS class.
 	Guaranteed bool
 	// MaxCPU is the allocatable CPU of the largest node; 0 if unknown.
-	MaxCPU series.MilliCPU
+	MaxCPU units.MilliCPU
 }
 
 // Container is one container of the workload.
 type Container struct {
 	Name string
 	// Limit is 0 if there is none.
-	Limit series.MilliCPU
+	Limit units.MilliCPU
 	// Throttled is the share of throttled periods among those with work, of the most throttled pod.
 	Throttled observation.Hours
 }
@@ -81,7 +81,7 @@ type Container struct {
 // Limit is a changed limit of a container.
 type Limit struct {
 	Container string
-	From, To  series.MilliCPU
+	From, To  units.MilliCPU
 	// WithRequest is set if the request changes to the same value.
 	WithRequest bool
 }
@@ -95,7 +95,7 @@ type Plan struct {
 
 // Decide returns the limits that throttle their containers, and new ones. It never lowers a limit.
 func Decide(in Input, s Settings) Plan {
-	need := observation.Requirement{Hours: s.Hours, Share: series.Ratio(float64(s.MinHours) / float64(max(s.Hours, 1))), MaxStale: observation.DefaultRequirement(s.Hours).MaxStale}
+	need := observation.Requirement{Hours: s.Hours, Share: units.Ratio(float64(s.MinHours) / float64(max(s.Hours, 1))), MaxStale: observation.DefaultRequirement(s.Hours).MaxStale}
 	var plan Plan
 
 	var found, missing []string
@@ -177,14 +177,14 @@ func Decide(in Input, s Settings) Plan {
 
 // raiseLimit raises a limit by the share of throttled periods. A throttled container does not show how much more it would
 // use, so the step is bounded, and the next evaluation shows whether it was sufficient.
-func raiseLimit(limit series.MilliCPU, share, maxFactor float64, node series.MilliCPU) series.MilliCPU {
+func raiseLimit(limit units.MilliCPU, share, maxFactor float64, node units.MilliCPU) units.MilliCPU {
 	factor := min(max(1+share, minFactor), max(maxFactor, minFactor))
 	to := math.Ceil(float64(limit)*factor/step) * step
 	if !(to < math.MaxInt64/2) {
 		return limit
 	}
 
-	out := series.MilliCPU(to)
+	out := units.MilliCPU(to)
 	if node > 0 {
 		out = min(out, node)
 	}
@@ -192,7 +192,7 @@ func raiseLimit(limit series.MilliCPU, share, maxFactor float64, node series.Mil
 	return max(out, limit)
 }
 
-func sentence(c Container, percent float64, to series.MilliCPU) string {
+func sentence(c Container, percent float64, to units.MilliCPU) string {
 	text := fmt.Sprintf("The limit of %s throttles %s in %.3g %% of the periods: ", rightsize.FormatCPU(c.Limit), c.Name, percent)
 	if to > c.Limit {
 		return text + rightsize.FormatCPU(to) + " is the next step, no limit the last."

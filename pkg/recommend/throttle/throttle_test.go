@@ -11,7 +11,7 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func flat(n int, v float64) observation.Hours { return slices.Repeat(observation.Hours{v}, n) }
@@ -28,7 +28,7 @@ func standard(t *testing.T) Settings {
 }
 
 func TestDecide(t *testing.T) {
-	one := func(limit series.MilliCPU, throttled observation.Hours) Input {
+	one := func(limit units.MilliCPU, throttled observation.Hours) Input {
 		return Input{Containers: []Container{{Name: "app", Limit: limit, Throttled: throttled}}, MaxCPU: 8000}
 	}
 
@@ -39,7 +39,7 @@ func TestDecide(t *testing.T) {
 		in         Input
 		state      recommend.State
 		action     recommend.Action
-		to         series.MilliCPU
+		to         units.MilliCPU
 		incomplete bool
 		says       string
 	}{
@@ -103,7 +103,7 @@ func FuzzDecide(f *testing.F) {
 			return
 		}
 
-		in := Input{MaxCPU: series.MilliCPU(node), Containers: []Container{{Name: "app", Limit: series.MilliCPU(limit), Throttled: flat(hours, share)}}}
+		in := Input{MaxCPU: units.MilliCPU(node), Containers: []Container{{Name: "app", Limit: units.MilliCPU(limit), Throttled: flat(hours, share)}}}
 		s := Settings{Share: 0.25, Percentile: 0.95, MaxFactor: factor, Hours: 168, MinHours: 24}
 
 		plan := Decide(in, s)

@@ -10,8 +10,8 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 // ReasonUnused means that the workload is not used.
@@ -23,7 +23,7 @@ type Settings struct {
 	// which a workload is unused. 0 disables a limit; one of Receive and Transmit must be above 0.
 	CPU, Receive, Transmit float64
 	// Percentile selects the hour that is compared with them; 1 is the busiest.
-	Percentile series.Ratio
+	Percentile units.Ratio
 	// Hours is the length of the window.
 	Hours int
 }

@@ -12,8 +12,8 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 // Reasons of plans.
@@ -53,7 +53,7 @@ const (
 // Input describes one persistent volume.
 type Input struct {
 	Phase    Phase
-	Capacity series.Bytes
+	Capacity units.Bytes
 	// KeepsData is set if the data remain when the object is deleted (reclaim policy Retain).
 	KeepsData bool
 	// Since is the time since the volume entered its phase, or since its creation if that is unknown.

@@ -12,6 +12,7 @@ import (
 
 	"crane.io/crane/pkg/histogram"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var firstDay = series.DayOf(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC))
@@ -151,7 +152,7 @@ func follow(c *Course, s series.Series) (above, samples int) {
 func TestTargetsAreOrdered(t *testing.T) {
 	for seed := range uint64(6) {
 		before := 1.0
-		for _, target := range []series.Ratio{0.02, 0.01, 0.005, 0.0025} {
+		for _, target := range []units.Ratio{0.02, 0.01, 0.005, 0.0025} {
 			settings := DefaultSettings()
 			settings.Target = target
 			m := New(settings)

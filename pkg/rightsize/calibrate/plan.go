@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ErrShortHistory is returned, wrapped, if there are too few days for a plan.
@@ -32,8 +33,8 @@ type Plan struct {
 // Calibration is the result of the replay of the past days.
 type Calibration struct {
 	// Target is the share of the time that usage may exceed the request; Achieved is that share in the replay.
-	Target   series.Ratio `json:"target"`
-	Achieved series.Ratio `json:"achieved"`
+	Target   units.Ratio `json:"target"`
+	Achieved units.Ratio `json:"achieved"`
 	// Multiplier was chosen: the cheapest one that met the target, or, if none did, the one closest to it with requests near the usage. With
 	// a reaction a small multiplier may cost more than a larger one, because it is raised more often.
 	Multiplier float64 `json:"multiplier"`
@@ -53,7 +54,7 @@ type Calibration struct {
 type Point struct {
 	Multiplier float64 `json:"multiplier"`
 	// Violation is the share of the time above the request.
-	Violation series.Ratio `json:"violation"`
+	Violation units.Ratio `json:"violation"`
 	// Request is the mean request.
 	Request float64 `json:"request"`
 }
@@ -174,7 +175,7 @@ func (m *Model) calibrate() Calibration {
 	chosen := 0
 	for k := range m.candidates {
 		points[k] = Point{
-			Multiplier: multiplier(k % multiplierCount), Violation: series.Ratio(above[k] / samples), Request: requested[k] / samples,
+			Multiplier: multiplier(k % multiplierCount), Violation: units.Ratio(above[k] / samples), Request: requested[k] / samples,
 		}
 		if points[k].betterThan(points[chosen], c.Target) {
 			chosen = k
@@ -199,7 +200,7 @@ func (m *Model) calibrate() Calibration {
 
 // betterThan reports whether a point is to be preferred: the cheaper one of two that met the target, else the one with less
 // time above the request.
-func (p Point) betterThan(other Point, target series.Ratio) bool {
+func (p Point) betterThan(other Point, target units.Ratio) bool {
 	if p.Violation <= target && other.Violation <= target {
 		return p.Request < other.Request
 	}

@@ -8,7 +8,7 @@ import (
 	"math"
 	"strings"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -49,6 +49,6 @@ func (c Calibration) Summary() string {
 }
 
 // minutesText formats a share of the time: 0.005 is "7.2 minutes a day".
-func minutesText(share series.Ratio) string {
+func minutesText(share units.Ratio) string {
 	return fmt.Sprintf("%.1f minutes a day", minutesPerDay*float64(share))
 }

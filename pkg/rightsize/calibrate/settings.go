@@ -6,8 +6,8 @@ package calibrate
 import (
 	"time"
 
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 const day = 24 * time.Hour
@@ -15,9 +15,9 @@ const day = 24 * time.Hour
 // Settings defines how requests are computed.
 type Settings struct {
 	// Target is the share of the time that usage may exceed the request: 0.005 is 7 minutes a day.
-	Target series.Ratio
+	Target units.Ratio
 	// Quantile of the usage of a block over the days of the window.
-	Quantile series.Ratio
+	Quantile units.Ratio
 	// Block is the time for which the request is constant; it divides a day. A day is one request.
 	Block time.Duration
 	// Reach is the time before and after a block whose usage counts too, so that a cycle may shift.
@@ -45,10 +45,10 @@ type Reaction struct {
 }
 
 // DefaultTarget is the share of the time above the request that users choose by default: 7.2 minutes a day.
-const DefaultTarget series.Ratio = 0.005
+const DefaultTarget units.Ratio = 0.005
 
 // LowestTarget is the lowest target that can be chosen. Lower ones were missed by a factor of two on every fourth series.
-const LowestTarget series.Ratio = 0.0025
+const LowestTarget units.Ratio = 0.0025
 
 // DefaultSettings returns the settings for workloads whose pods are resized in place within the day. The figures were
 // chosen on families of series other than those they were scored on; see docs/explanation/rightsizing.md.
@@ -77,7 +77,7 @@ func ConstantSettings() Settings {
 }
 
 // CheckTarget adds an error if a target cannot be chosen.
-func CheckTarget(errs *settings.Errors, path string, target series.Ratio) {
+func CheckTarget(errs *settings.Errors, path string, target units.Ratio) {
 	errs.Check(target >= LowestTarget && target <= 0.5, path, target, "must be 0.0025 to 0.5 (0.005 is 7 minutes a day)")
 }
 

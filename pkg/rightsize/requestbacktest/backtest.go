@@ -19,6 +19,7 @@ import (
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -99,7 +100,7 @@ type Named struct {
 
 // Run scores every rule on every series. A series that is too short or without usage leads to an error that names it; the
 // others are still scored, so a report may come with errors.
-func Run(all []Named, rules []Rule, resource series.Resource) (Report, error) {
+func Run(all []Named, rules []Rule, resource units.Resource) (Report, error) {
 	report := Report{Series: []Score{}, Mean: []Score{}, Weighted: []Score{}}
 	var errs []error
 	means := make([]meanScore, len(rules))
@@ -133,7 +134,7 @@ func Run(all []Named, rules []Rule, resource series.Resource) (Report, error) {
 }
 
 // scoreSeries scores every rule on one series.
-func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, error) {
+func scoreSeries(named Named, rules []Rule, resource units.Resource) ([]Score, error) {
 	s := named.Series
 	first := firstDecision(s)
 	if len(s.Values) == 0 || s.Step <= 0 || !first.Before(s.End()) {
@@ -143,7 +144,7 @@ func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, 
 	profile := rightsize.NewProfile()
 	use := rightsize.Usage{Pod: named.Name, Series: s, Reaction: calibrate.DefaultSettings().Reaction}
 	var counted int
-	if resource == series.Memory {
+	if resource == units.Memory {
 		counted = profile.AddMemory(use)
 	} else {
 		counted = profile.AddCPU(use)

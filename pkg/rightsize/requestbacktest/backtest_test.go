@@ -14,6 +14,7 @@ import (
 
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 var start = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
@@ -43,7 +44,7 @@ func TestScoresByHand(t *testing.T) {
 		return 2
 	})
 
-	report, err := Run([]Named{{"a", s}}, []Rule{fixed(4, 5)}, series.Memory)
+	report, err := Run([]Named{{"a", s}}, []Rule{fixed(4, 5)}, units.Memory)
 	if err != nil || len(report.Series) != 1 || len(report.Mean) != 1 {
 		t.Fatalf("Run = %+v, %v; want one score and one mean", report, err)
 	}
@@ -76,7 +77,7 @@ func TestCostAndStretchesByHand(t *testing.T) {
 		return 2
 	})
 
-	report, err := Run([]Named{{"a", s}}, []Rule{fixed(4, 0)}, series.CPU)
+	report, err := Run([]Named{{"a", s}}, []Rule{fixed(4, 0)}, units.CPU)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,12 +94,12 @@ func TestIdleSeriesAreLeftOut(t *testing.T) {
 	idle := hourly(12, func(hour int) float64 { return map[bool]float64{true: 3}[hour%(24*7) == 30] })
 	busy := hourly(12, func(hour int) float64 { return 1 + float64(hour%2) })
 
-	rules, err := Rules(series.CPU, "gocrane", "krr-p99")
+	rules, err := Rules(units.CPU, "gocrane", "krr-p99")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	report, err := Run([]Named{{"idle", idle}, {"busy", busy}}, append(rules, fixed(1, 0)), series.CPU)
+	report, err := Run([]Named{{"idle", idle}, {"busy", busy}}, append(rules, fixed(1, 0)), units.CPU)
 	if err != nil || len(report.Series) != 3 || len(report.LeftOut) != 1 || report.LeftOut[0] != "idle" {
 		t.Fatalf("Run = %+v, %v; want the scores of busy, and idle left out", report, err)
 	}
@@ -114,7 +115,7 @@ func TestIdleSeriesAreLeftOut(t *testing.T) {
 func TestWeightedMeansCountMoney(t *testing.T) {
 	small := hourly(9, func(int) float64 { return 1 })
 	large := hourly(9, func(int) float64 { return 9 })
-	report, err := Run([]Named{{"small", small}, {"large", large}}, []Rule{fixed(4, 0)}, series.CPU)
+	report, err := Run([]Named{{"small", small}, {"large", large}}, []Rule{fixed(4, 0)}, units.CPU)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func TestChangesCountMoves(t *testing.T) {
 	day := 0
 	rule := Rule{Name: "moving", Decide: func(History) Sizes { day++; return Sizes{Request: requests[day-1]} }}
 
-	report, err := Run([]Named{{"a", hourly(12, func(int) float64 { return 0.5 })}}, []Rule{rule}, series.CPU)
+	report, err := Run([]Named{{"a", hourly(12, func(int) float64 { return 0.5 })}}, []Rule{rule}, units.CPU)
 	if err != nil || math.Abs(report.Series[0].Changes-2.0/5) > 1e-12 {
 		t.Errorf("%+v, %v: want 2 moves in 5 days", report, err)
 	}
@@ -158,7 +159,7 @@ func TestDecidesFromThePastOnly(t *testing.T) {
 		return Sizes{Request: 1}
 	}}
 
-	if _, err := Run([]Named{{"a", hourly(10, func(int) float64 { return 1 })}}, []Rule{rule}, series.CPU); err != nil {
+	if _, err := Run([]Named{{"a", hourly(10, func(int) float64 { return 1 })}}, []Rule{rule}, units.CPU); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -171,7 +172,7 @@ func TestSeriesThatCannotBeScored(t *testing.T) {
 		{"good", hourly(9, func(int) float64 { return 1 })},
 	}
 
-	report, err := Run(all, []Rule{fixed(2, 2)}, series.CPU)
+	report, err := Run(all, []Rule{fixed(2, 2)}, units.CPU)
 	if len(report.Series) != 1 || report.Mean[0].Slack != 0.5 || !errors.Is(err, ErrTooShort) {
 		t.Fatalf("Run = %+v, %v; want one score and ErrTooShort", report, err)
 	}
@@ -182,7 +183,7 @@ func TestSeriesThatCannotBeScored(t *testing.T) {
 		}
 	}
 
-	if report, err := Run(nil, nil, series.CPU); err != nil || report.Series == nil || report.Mean == nil {
+	if report, err := Run(nil, nil, units.CPU); err != nil || report.Series == nil || report.Mean == nil {
 		t.Errorf("Run without series = %+v, %v; want empty lists", report, err)
 	}
 }
@@ -202,7 +203,7 @@ func TestOddSeriesGiveFiniteScores(t *testing.T) {
 		func(hour int) float64 { return float64(hour / 24 % 2) },
 	}
 
-	for _, resource := range []series.Resource{series.CPU, series.Memory} {
+	for _, resource := range []units.Resource{units.CPU, units.Memory} {
 		rules, err := Rules(resource)
 		if err != nil {
 			t.Fatal(err)
@@ -228,15 +229,15 @@ func TestOddSeriesGiveFiniteScores(t *testing.T) {
 }
 
 func TestRulesByName(t *testing.T) {
-	rules, err := Rules(series.CPU, "vpa", "crane-batch")
+	rules, err := Rules(units.CPU, "vpa", "crane-batch")
 	if err != nil || len(rules) != 2 || rules[0].Name != "vpa" || rules[1].Name != "crane-batch" {
 		t.Errorf("Rules(vpa, crane-batch) = %v, %v; want these two", rules, err)
 	}
 
 	for _, c := range []struct {
-		resource series.Resource
+		resource units.Resource
 		name     string
-	}{{series.CPU, "default"}, {"disk", "vpa"}} {
+	}{{units.CPU, "default"}, {"disk", "vpa"}} {
 		if _, err := Rules(c.resource, c.name); err == nil {
 			t.Errorf("Rules(%v) succeeded, want an error", c)
 		}
@@ -259,14 +260,14 @@ func TestPeersAgreeOnSketches(t *testing.T) {
 	now := s.End()
 	past := History{Now: now, Samples: s, profile: profile}
 	for _, peer := range rightsize.Peers() {
-		for _, resource := range []series.Resource{series.CPU, series.Memory} {
+		for _, resource := range []units.Resource{units.CPU, units.Memory} {
 			rules, err := Rules(resource, peer.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
 
 			decide := peer.CPU
-			if resource == series.Memory {
+			if resource == units.Memory {
 				decide = peer.Memory
 			}
 

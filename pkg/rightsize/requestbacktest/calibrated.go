@@ -10,6 +10,7 @@ import (
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Names of the calibrated rules. Calibrated follows a plan by blocks with reactions (CPU only); CalibratedAdopted follows one request a
@@ -32,7 +33,7 @@ func OfCalibration(name string, s calibrate.Settings) Rule {
 
 // OfAdoption returns the rule of the policy with the method Calibrated for workloads that react: the request that craned recommends, which
 // the default reaction raises within the day. Without a plan nothing reacts.
-func OfAdoption(name string, target series.Ratio) Rule {
+func OfAdoption(name string, target units.Ratio) Rule {
 	return Rule{Name: name, Follow: func() CoursePlanner {
 		var last *calibrate.Course
 		return func(past History) (Course, error) {

@@ -9,6 +9,7 @@ import (
 
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestAdoptionReacts checks that the request of adoption is that of the recommendation until usage exceeds it, and that most of the time
@@ -30,7 +31,7 @@ func TestAdoptionReacts(t *testing.T) {
 	}
 
 	policy.CPU.Target = 0.2
-	report, err := Run([]Named{{"web", s}}, []Rule{OfPolicy(policy, series.CPU), OfAdoption("adopted", 0.2)}, series.CPU)
+	report, err := Run([]Named{{"web", s}}, []Rule{OfPolicy(policy, units.CPU), OfAdoption("adopted", 0.2)}, units.CPU)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func TestAdoptionReacts(t *testing.T) {
 	}
 
 	s = s.Between(s.Start, s.Start.Add(8*24*time.Hour))
-	quiet, err := Run([]Named{{"web", s}}, []Rule{OfPolicy(policy, series.CPU), OfAdoption("adopted", 0.2)}, series.CPU)
+	quiet, err := Run([]Named{{"web", s}}, []Rule{OfPolicy(policy, units.CPU), OfAdoption("adopted", 0.2)}, units.CPU)
 	if err != nil || quiet.Mean[0].Cost != quiet.Mean[1].Cost {
 		t.Errorf("without usage above the request: means %+v, %v; want equal costs", quiet.Mean, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // steps is a course that changes at fixed minutes and records its samples.
@@ -53,7 +54,7 @@ func TestCoursesAreScoredBySample(t *testing.T) {
 		}
 	}}
 
-	report, err := Run([]Named{{"a", s}}, []Rule{rule}, series.CPU)
+	report, err := Run([]Named{{"a", s}}, []Rule{rule}, units.CPU)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestCoursesSeeThePastOnly(t *testing.T) {
 	}
 
 	for _, name := range []string{Calibrated, CalibratedAdopted} {
-		rules, err := Rules(series.CPU, name)
+		rules, err := Rules(units.CPU, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +145,7 @@ func (r recorder) Request(at time.Time) float64 {
 
 // TestLongGaps checks that a series that starts late or stops for three weeks is still scored.
 func TestLongGaps(t *testing.T) {
-	rules, err := Rules(series.CPU, Calibrated, CalibratedAdopted)
+	rules, err := Rules(units.CPU, Calibrated, CalibratedAdopted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,7 @@ func TestLongGaps(t *testing.T) {
 			return map[bool]float64{true: 1, false: series.Gap()}[hour < 9*24 || hour > 32*24]
 		},
 	} {
-		report, err := Run([]Named{{name, hourly(36, f)}}, rules, series.CPU)
+		report, err := Run([]Named{{name, hourly(36, f)}}, rules, units.CPU)
 		if err != nil || len(report.Series) != 2 {
 			t.Fatalf("%s: Run() = %+v, %v, want a report of two rules", name, report, err)
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/test/families"
 )
 
@@ -20,7 +20,7 @@ import (
 const gocraneRule = "gocrane"
 
 // targets are those that users choose from in the tables.
-func targets() []series.Ratio { return []series.Ratio{0.0025, 0.005, 0.01} }
+func targets() []units.Ratio { return []units.Ratio{0.0025, 0.005, 0.01} }
 
 // variant is one choice of the parameters.
 type variant struct {
@@ -28,7 +28,7 @@ type variant struct {
 	settings calibrate.Settings
 }
 
-func (v variant) rule(target series.Ratio) Rule {
+func (v variant) rule(target units.Ratio) Rule {
 	v.settings.Target = target
 	return OfCalibration(fmt.Sprintf("%s %g %%", v.name, 100*float64(target)), v.settings)
 }
@@ -43,7 +43,7 @@ func variants(block time.Duration) []variant {
 	}
 
 	out := []variant{{"calibrated", base}}
-	for _, q := range []series.Ratio{0.95, 0.98, 0.99} {
+	for _, q := range []units.Ratio{0.95, 0.98, 0.99} {
 		for _, hold := range []time.Duration{30 * time.Minute, time.Hour} {
 			for _, headroom := range []float64{1.2, 1.3, 1.4} {
 				for _, newest := range []int{0, 3} {
@@ -66,7 +66,7 @@ func scoreFamilies(b *testing.B, rules func() []Rule) map[string]Report {
 
 	out := map[string]Report{}
 	for name, scores := range families.ScoreEach(b, func(family string, s families.RecordedSeries) Report {
-		report, err := Run([]Named{Named(s)}, rules(), series.CPU)
+		report, err := Run([]Named{Named(s)}, rules(), units.CPU)
 		if err != nil {
 			b.Logf("%s: %v", family, err)
 		}
@@ -199,7 +199,7 @@ func BenchmarkFamilies(b *testing.B) {
 
 // familyRules are those of the table of families.
 func familyRules() []Rule {
-	rules, err := Rules(series.CPU, gocraneRule, CranePrefix+"default")
+	rules, err := Rules(units.CPU, gocraneRule, CranePrefix+"default")
 	if err != nil {
 		panic(err)
 	}

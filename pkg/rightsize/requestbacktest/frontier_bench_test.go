@@ -13,6 +13,7 @@ import (
 
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/test/families"
 )
 
@@ -29,12 +30,12 @@ type frontierPoint struct{ cost, violation float64 }
 // newHindsight returns the results of 300 requests up to the highest usage, with the default reaction or without; nil for a series that is
 // left out.
 func newHindsight(s families.RecordedSeries, reacts bool) *hindsight {
-	rules, err := Rules(series.CPU, gocraneRule)
+	rules, err := Rules(units.CPU, gocraneRule)
 	if err != nil {
 		panic(err)
 	}
 
-	report, err := Run([]Named{Named(s)}, rules, series.CPU)
+	report, err := Run([]Named{Named(s)}, rules, units.CPU)
 	if err != nil || len(report.Series) == 0 {
 		return nil
 	}

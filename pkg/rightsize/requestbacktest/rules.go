@@ -14,6 +14,7 @@ import (
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // CranePrefix is the prefix of Crane's own policies in a report.
@@ -22,9 +23,9 @@ const CranePrefix = "crane-"
 // Rules returns the rules of the given names for a resource, or all of them: the built-in policies as crane-default,
 // crane-latency-sensitive, crane-batch and crane-calibrated-constant, and the peers gocrane, vpa, krr-p95 and krr-p99; for CPU also
 // crane-calibrated and crane-calibrated-adopted. The error for an unknown name lists the known ones.
-func Rules(resource series.Resource, names ...string) ([]Rule, error) {
-	if resource != series.CPU && resource != series.Memory {
-		return nil, fmt.Errorf("unknown resource %q: want %s or %s", resource, series.CPU, series.Memory)
+func Rules(resource units.Resource, names ...string) ([]Rule, error) {
+	if resource != units.CPU && resource != units.Memory {
+		return nil, fmt.Errorf("unknown resource %q: want %s or %s", resource, units.CPU, units.Memory)
 	}
 
 	var all []Rule
@@ -38,7 +39,7 @@ func Rules(resource series.Resource, names ...string) ([]Rule, error) {
 	}
 
 	all = append(all, peers(resource)...)
-	if resource == series.CPU {
+	if resource == units.CPU {
 		all = append(all, OfCalibration(Calibrated, calibrate.DefaultSettings()), OfAdoption(CalibratedAdopted, calibrate.DefaultTarget))
 	}
 
@@ -66,13 +67,13 @@ func Rules(resource series.Resource, names ...string) ([]Rule, error) {
 
 // OfPolicy returns the rule of a policy: its need without target utilization, rounding, floor and ceiling. The limit is the
 // request, or above it with the limit mode headroom.
-func OfPolicy(p rightsize.Policy, resource series.Resource) Rule {
+func OfPolicy(p rightsize.Policy, resource units.Resource) Rule {
 	name := CranePrefix + p.Name
 	if p.Name == rightsize.CalibratedPolicy {
 		name = CalibratedConstant
 	}
 
-	if resource == series.Memory {
+	if resource == units.Memory {
 		return Rule{Name: name, Decide: func(past History) Sizes {
 			need := p.Memory.Need(past.Days(p.Memory.Window), past.Now)
 			limit := need
@@ -90,7 +91,7 @@ func OfPolicy(p rightsize.Policy, resource series.Resource) Rule {
 }
 
 // peers returns the formulas of other tools on raw samples; rightsize.Peers has the same on sketches.
-func peers(resource series.Resource) []Rule {
+func peers(resource units.Resource) []Rule {
 	rule := func(name string, needOf func(History) float64) Rule {
 		return Rule{Name: name, Decide: func(past History) Sizes {
 			need := needOf(past)
@@ -111,7 +112,7 @@ func peers(resource series.Resource) []Rule {
 		}
 	}
 
-	if resource == series.Memory {
+	if resource == units.Memory {
 		return []Rule{
 			rule("gocrane", quantile(7, 0.99, 0.15)), rule("vpa", vpaMemory),
 			rule("krr-p95", quantile(14, 1, 0.15)), rule("krr-p99", quantile(14, 1, 0.15)),

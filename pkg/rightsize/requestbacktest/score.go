@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Score is the result of one rule on one series, or the mean over several.
@@ -128,7 +129,7 @@ func (t *rawStats) course(s series.Series, c Course) {
 	t.addNeed(s)
 }
 
-func (t *rawStats) score(resource series.Resource) Score {
+func (t *rawStats) score(resource units.Resource) Score {
 	s := Score{LongestAbove: (time.Duration(t.longest) * t.step).Minutes()}
 
 	// A figure without its denominator stays 0.
@@ -152,7 +153,7 @@ func (t *rawStats) score(resource series.Resource) Score {
 		s.Changes = float64(t.changes) / float64(t.days)
 	}
 
-	if resource == series.Memory {
+	if resource == units.Memory {
 		ooms := float64(t.oomDays)
 		s.OOMDays = &ooms
 	}

@@ -7,7 +7,7 @@ import (
 	"math"
 	"testing"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/test/families"
 )
 
@@ -27,7 +27,7 @@ func readTraces(t *testing.T) []Named {
 func means(t *testing.T, all []Named, rules []Rule) map[string]Score {
 	t.Helper()
 
-	report, err := Run(all, rules, series.CPU)
+	report, err := Run(all, rules, units.CPU)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func means(t *testing.T, all []Named, rules []Rule) map[string]Score {
 // TestHarnessReproducesPublishedBaselines proves that series, splits and scores are right: the figures were measured
 // independently on the same series.
 func TestHarnessReproducesPublishedBaselines(t *testing.T) {
-	rules, err := Rules(series.CPU, "vpa", "gocrane", "krr-p95", "krr-p99")
+	rules, err := Rules(units.CPU, "vpa", "gocrane", "krr-p95", "krr-p99")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestHarnessReproducesPublishedBaselines(t *testing.T) {
 // TestPoliciesBeatBaselines compares in one run, without the series that jumps a hundredfold near its end: there a
 // request far below the jump makes slack look good.
 func TestPoliciesBeatBaselines(t *testing.T) {
-	rules, err := Rules(series.CPU, "crane-default", "crane-latency-sensitive", "crane-batch", "gocrane", "vpa")
+	rules, err := Rules(units.CPU, "crane-default", "crane-latency-sensitive", "crane-batch", "gocrane", "vpa")
 	if err != nil {
 		t.Fatal(err)
 	}

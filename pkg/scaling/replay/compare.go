@@ -12,6 +12,7 @@ import (
 	"crane.io/crane/pkg/forecast/auto"
 	"crane.io/crane/pkg/scaling"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Plan is the set of scenarios: every series with each number of pods and each start-up time.
@@ -108,7 +109,7 @@ func usableWorkloads(plan Plan, all []Named) (out []workload, skipped []error) {
 		case !(p95 > 0):
 			skipped = append(skipped, fmt.Errorf("%s: its 95th percentile is %v, so nothing scales", n.Name, p95))
 		case n.Series.Step <= 0 || n.Series.End().Sub(n.Series.Start) <= plan.Warmup:
-			skipped = append(skipped, fmt.Errorf("%s: the series is shorter than %s", n.Name, series.FormatDuration(plan.Warmup)))
+			skipped = append(skipped, fmt.Errorf("%s: the series is shorter than %s", n.Name, units.FormatDuration(plan.Warmup)))
 		default:
 			out = append(out, workload{n, p95, newForecastCache(auto.NewModel(n.Series.Step))})
 		}

@@ -16,6 +16,7 @@ import (
 
 	"crane.io/crane/pkg/scaling"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Config is the configuration of one replay.
@@ -116,7 +117,7 @@ func newSimulation(cfg Config, load series.Series, scaler Scaler) (*simulation, 
 	}
 
 	if load.Step <= 0 || load.End().Sub(load.Start) <= cfg.Warmup {
-		return nil, fmt.Errorf("the series is shorter than %s", series.FormatDuration(cfg.Warmup))
+		return nil, fmt.Errorf("the series is shorter than %s", units.FormatDuration(cfg.Warmup))
 	}
 
 	sim := &simulation{

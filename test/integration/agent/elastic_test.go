@@ -32,7 +32,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/testbed/controlplane"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -46,7 +46,7 @@ type elasticFixture struct {
 	beats chan struct{}
 	done  chan error
 	stop  context.CancelFunc
-	used  series.MilliCPU
+	used  units.MilliCPU
 	seen  *observe.Latest
 }
 
@@ -133,7 +133,7 @@ func (f *elasticFixture) pass(d time.Duration) {
 
 	for range int(d / time.Second) {
 		s := &observe.Snapshot{At: f.clock.Now()}
-		s.Node.UsedCPU = observe.Known[series.MilliCPU]{Value: f.used, OK: true}
+		s.Node.UsedCPU = observe.Known[units.MilliCPU]{Value: f.used, OK: true}
 		s.Node.Memory = observe.Known[agenthost.Memory]{Value: agenthost.Memory{Total: 64 << 30, Available: 48 << 30}, OK: true}
 		f.seen.Publish(s)
 

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // The schemas describe durations, numbers and cron expressions by regular expressions, the controllers read them by
@@ -43,7 +43,7 @@ func TestSchemaAndReaderAgreeOnDurations(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		duration, parseError := series.ParseDuration(text)
+		duration, parseError := units.ParseDuration(text)
 		readable := parseError == nil && duration > 0
 		if err := create(t, object); (err == nil) != readable {
 			t.Errorf("%q: the schema returned %v, want what the reader says: %v, %v", text, err, duration, parseError)

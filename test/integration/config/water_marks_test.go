@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/internal/testbed/controlplane"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/test/controlplanetest"
 )
 
@@ -102,7 +102,7 @@ func TestOneWaterMarkPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	closed := map[series.Resource]bool{}
+	closed := map[units.Resource]bool{}
 	for _, limit := range policy.Limits {
 		resource := policy.Metrics[limit.Metric].Resource
 		closed[resource] = true
@@ -112,7 +112,7 @@ func TestOneWaterMarkPolicy(t *testing.T) {
 		}
 	}
 
-	if !closed[series.CPU] || !closed[series.Memory] {
+	if !closed[units.CPU] || !closed[units.Memory] {
 		t.Errorf("the scheduler has limits for %v, want CPU and memory", closed)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/test/hostrecording"
 )
 
@@ -175,7 +175,7 @@ func TestHigh(t *testing.T) {
 	}
 
 	for content, want := range map[string]struct {
-		high series.Bytes
+		high units.Bytes
 		has  bool
 	}{"max\n": {math.MaxInt64, true}, "104857600\n": {100 << 20, true}, "104": {0, false}, "-1\n": {0, false}, "\n": {0, false}} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Part is a set of readable parts of a group.
@@ -42,9 +42,9 @@ type Stat struct {
 	Limit              Bandwidth
 	// Used is all memory, WorkingSet excludes inactive files, RSS is that of processes, Cache that of files. Shared is the part of Cache that
 	// belongs to shared memory and tmpfs.
-	Used, WorkingSet, RSS, Cache, Shared series.Bytes
+	Used, WorkingSet, RSS, Cache, Shared units.Bytes
 	// High is memory.high, math.MaxInt64 for none.
-	High    series.Bytes
+	High    units.Bytes
 	Stalled struct{ CPU, Memory, IO host.Pressure }
 }
 
@@ -57,7 +57,7 @@ type Bandwidth struct {
 const MinQuota = time.Millisecond
 
 // NewBandwidth returns a CPU limit, or the least that the kernel accepts.
-func NewBandwidth(limit series.MilliCPU, period time.Duration) Bandwidth {
+func NewBandwidth(limit units.MilliCPU, period time.Duration) Bandwidth {
 	return Bandwidth{Quota: max(time.Duration(float64(limit)*float64(period)/1000), MinQuota), Period: period}
 }
 

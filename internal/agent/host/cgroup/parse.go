@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // readCPU reads cpu.stat, and on v1 cpuacct.usage. v1 counts in nanoseconds, v2 in microseconds
@@ -236,7 +236,7 @@ func readHigh(g *group, r *host.Reader, _ Version, s *Stat) error {
 	return wrapFileError(g, fileMemoryHigh, err)
 }
 
-func toBytes(n uint64) series.Bytes { return series.Bytes(min(n, math.MaxInt64)) }
+func toBytes(n uint64) units.Bytes { return units.Bytes(min(n, math.MaxInt64)) }
 
 func readPressure(g *group, r *host.Reader, _ Version, s *Stat) error {
 	for _, f := range [...]struct {

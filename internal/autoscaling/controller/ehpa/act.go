@@ -22,7 +22,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Reasons of events, or their suffixes.
@@ -273,7 +273,7 @@ func (r *Reconciler) setReplicas(ctx context.Context, o observation, replicas in
 		return false, err
 	}
 
-	r.recordEventf(o, corev1.EventTypeNormal, eventScaled, "scaled %s %s from %d to %s (specificReplicas)", ref.Kind, ref.Name, from, series.FormatCount(int(replicas), "replica"))
+	r.recordEventf(o, corev1.EventTypeNormal, eventScaled, "scaled %s %s from %d to %s (specificReplicas)", ref.Kind, ref.Name, from, units.FormatCount(int(replicas), "replica"))
 	return true, nil
 }
 

@@ -25,7 +25,7 @@ import (
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // autoscalerKind is the kind of the autoscalers in owner references.
@@ -239,7 +239,7 @@ func templateSize(w workload.Workload, size adoption.Size) adoption.Size {
 		out := corev1.ResourceList{}
 		for name, v := range map[corev1.ResourceName]int64{corev1.ResourceCPU: int64(r.CPU), corev1.ResourceMemory: int64(r.Memory)} {
 			if v > 0 {
-				out[name] = newQuantity(series.Resource(name), v)
+				out[name] = newQuantity(units.Resource(name), v)
 			}
 		}
 

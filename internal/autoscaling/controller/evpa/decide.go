@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/pkg/vertical"
 )
 
@@ -120,7 +120,7 @@ func (s autoscalerState) lastSize() adoption.Size {
 }
 
 // decisionInput returns the input of the decision about one resource of one container.
-func (s autoscalerState) decisionInput(ns namespaceSnapshot, c workload.Container, r series.Resource, last adoption.Size) vertical.Input {
+func (s autoscalerState) decisionInput(ns namespaceSnapshot, c workload.Container, r units.Resource, last adoption.Size) vertical.Input {
 	now := profile.CurrentResources(c)
 	in := vertical.Input{
 		Resource:    r,
@@ -133,7 +133,7 @@ func (s autoscalerState) decisionInput(ns namespaceSnapshot, c workload.Containe
 	in.Request = requestAmount(now, r)
 	in.Limit = limitAmount(now, r)
 	in.NodeCapacity = int64(ns.constraints.MaxCPU)
-	if r == series.Memory {
+	if r == units.Memory {
 		in.NodeCapacity = int64(ns.constraints.MaxMemory)
 	}
 	if in.Current = requestAmount(last.Containers[c.Name], r); in.Current == 0 {
@@ -143,16 +143,16 @@ func (s autoscalerState) decisionInput(ns namespaceSnapshot, c workload.Containe
 	return in
 }
 
-func requestAmount(from rightsize.Resources, r series.Resource) int64 {
-	if r == series.CPU {
+func requestAmount(from rightsize.Resources, r units.Resource) int64 {
+	if r == units.CPU {
 		return int64(ptr.Deref(from.CPURequest, 0))
 	}
 
 	return int64(ptr.Deref(from.MemoryRequest, 0))
 }
 
-func limitAmount(from rightsize.Resources, r series.Resource) int64 {
-	if r == series.CPU {
+func limitAmount(from rightsize.Resources, r units.Resource) int64 {
+	if r == units.CPU {
 		return int64(ptr.Deref(from.CPULimit, 0))
 	}
 
@@ -160,7 +160,7 @@ func limitAmount(from rightsize.Resources, r series.Resource) int64 {
 }
 
 // lastChanges returns the times in the status at which a request was changed last.
-func (s autoscalerState) lastChanges(container string, r series.Resource) vertical.ChangeTimes {
+func (s autoscalerState) lastChanges(container string, r units.Resource) vertical.ChangeTimes {
 	var out vertical.ChangeTimes
 	for _, d := range s.evpa.Status.Decisions {
 		if d.ContainerName != container || d.Resource != corev1.ResourceName(r) {
@@ -191,14 +191,14 @@ func desiredSize(sizings []containerSizing) adoption.Size {
 }
 
 // setAmounts sets a request and a limit, 0 for none, of a size.
-func setAmounts(size adoption.Size, container string, r series.Resource, request, limit int64) {
+func setAmounts(size adoption.Size, container string, r units.Resource, request, limit int64) {
 	to := size.Containers[container]
-	if r == series.CPU {
-		to.CPURequest = positiveAmount[series.MilliCPU](request)
-		to.CPULimit = positiveAmount[series.MilliCPU](limit)
+	if r == units.CPU {
+		to.CPURequest = positiveAmount[units.MilliCPU](request)
+		to.CPULimit = positiveAmount[units.MilliCPU](limit)
 	} else {
-		to.MemoryRequest = positiveAmount[series.Bytes](request)
-		to.MemoryLimit = positiveAmount[series.Bytes](limit)
+		to.MemoryRequest = positiveAmount[units.Bytes](request)
+		to.MemoryLimit = positiveAmount[units.Bytes](limit)
 	}
 
 	size.Containers[container] = to

@@ -22,12 +22,12 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/scaling"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/pkg/vertical"
 )
 
 // estimateSet holds estimates by container and resource.
-type estimateSet map[string]map[series.Resource][]vertical.Estimate
+type estimateSet map[string]map[units.Resource][]vertical.Estimate
 
 // estimateSink adds the estimates of one estimator to a set.
 type estimateSink struct {
@@ -36,12 +36,12 @@ type estimateSink struct {
 	priority   int
 	containers []workload.Container
 	// resources are those that the estimator covers.
-	resources []series.Resource
+	resources []units.Resource
 }
 
-func (s estimateSink) add(container string, r series.Resource, e vertical.Estimate) {
+func (s estimateSink) add(container string, r units.Resource, e vertical.Estimate) {
 	if s.set[container] == nil {
-		s.set[container] = map[series.Resource][]vertical.Estimate{}
+		s.set[container] = map[units.Resource][]vertical.Estimate{}
 	}
 
 	e.Estimator, e.Priority = s.name, s.priority
@@ -49,7 +49,7 @@ func (s estimateSink) add(container string, r series.Resource, e vertical.Estima
 }
 
 // fail records that the estimator has no estimate of one resource although it should have one.
-func (s estimateSink) fail(container string, r series.Resource, err error) {
+func (s estimateSink) fail(container string, r units.Resource, err error) {
 	s.add(container, r, vertical.Estimate{Failure: condition.Message(metrics.PublicMessage(err))})
 }
 
@@ -106,7 +106,7 @@ func (r *Reconciler) collectEstimates(ctx context.Context, ns namespaceSnapshot,
 	runEstimator(out, containers, both, s.estimators.percentile, func(p vertical.PercentileEstimator, sink estimateSink) {
 		addPercentileEstimates(ns, s.target, p, sink)
 	})
-	runEstimator(out, containers, []series.Resource{series.Memory}, s.estimators.oom, func(o vertical.OOMEstimator, sink estimateSink) {
+	runEstimator(out, containers, []units.Resource{units.Memory}, s.estimators.oom, func(o vertical.OOMEstimator, sink estimateSink) {
 		addOOMEstimates(ns, s, o, sink)
 	})
 
@@ -134,7 +134,7 @@ func (r *Reconciler) collectEstimates(ctx context.Context, ns namespaceSnapshot,
 
 // runEstimator runs an estimator with valid settings, and records the failure of one with invalid settings.
 func runEstimator[T any](
-	set estimateSet, containers []workload.Container, resources []series.Resource, c configured[T], run func(settings T, sink estimateSink),
+	set estimateSet, containers []workload.Container, resources []units.Resource, c configured[T], run func(settings T, sink estimateSink),
 ) {
 	sink := estimateSink{
 		set:        set,
@@ -186,7 +186,7 @@ func addOOMEstimates(ns namespaceSnapshot, s autoscalerState, o vertical.OOMEsti
 		}
 
 		if e, ok := o.Estimate(s.target.Name, kills, ns.now, sink.priority); ok {
-			sink.add(c.Name, series.Memory, e)
+			sink.add(c.Name, units.Memory, e)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func (r *Reconciler) addForecastEstimates(ctx context.Context, now time.Time, s 
 
 		sink.add(container, resource, vertical.Estimate{
 			Value:  toBaseUnit(resource, forecast.Value/float64(pods)*(1+f.margin)),
-			Reason: fmt.Sprintf("%s of TimeSeriesPrediction %s, shared by %s, plus %.0f %%", identifier, f.prediction, series.FormatCount(int(pods), "pod"), 100*f.margin),
+			Reason: fmt.Sprintf("%s of TimeSeriesPrediction %s, shared by %s, plus %.0f %%", identifier, f.prediction, units.FormatCount(int(pods), "pod"), 100*f.margin),
 		})
 	}
 }
@@ -268,8 +268,8 @@ func (r *Reconciler) addExternalEstimates(ctx context.Context, now time.Time, na
 }
 
 // toBaseUnit converts cores to millicores. Bytes stay bytes.
-func toBaseUnit(r series.Resource, v float64) float64 {
-	if r == series.CPU {
+func toBaseUnit(r units.Resource, v float64) float64 {
+	if r == units.CPU {
 		return v * 1000
 	}
 

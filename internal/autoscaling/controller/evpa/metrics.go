@@ -10,7 +10,7 @@ import (
 
 	"crane.io/crane/internal/component/seriesguard"
 	"crane.io/crane/internal/metrics/profile"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Metrics exports the recommendations of existing autoscalers. The series of a deleted autoscaler disappear.
@@ -23,7 +23,7 @@ type Metrics struct {
 // recommendedAmount is the recommendation for one resource of one container.
 type recommendedAmount struct {
 	labels   []string
-	resource series.Resource
+	resource units.Resource
 	// target is the recommended request, current that of the pod template, in cores or bytes.
 	target, current float64
 }
@@ -72,7 +72,7 @@ func (m *Metrics) record(namespace string, states []autoscalerState, plans []pla
 			}
 
 			// The unit of the metric is cores.
-			if sizing.Resource == series.CPU {
+			if sizing.Resource == units.CPU {
 				amount.target /= 1000
 				amount.current /= 1000
 			}
@@ -108,7 +108,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			seriesguard.Send(ch, recommendationDesc, prometheus.GaugeValue, rec.target, rec.labels...)
 			increase := cpuUpDesc
 			decrease := cpuDownDesc
-			if rec.resource == series.Memory {
+			if rec.resource == units.Memory {
 				increase = memoryUpDesc
 				decrease = memoryDownDesc
 			}

@@ -8,7 +8,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // scalePoint is the change of a horizontal autoscaler of the same pods that belongs to new requests: it adds pods when usage exceeds a
@@ -33,10 +33,10 @@ func newScalePoint(constraints workload.Constraints, s autoscalerState, sizings 
 	size := desiredSize(sizings)
 	for _, c := range s.sizedContainers() {
 		recommendation := rightsize.Recommendation{Container: c.Name, Current: profile.CurrentResources(c), Target: size.Containers[c.Name]}
-		if requestAmount(recommendation.Target, series.CPU) > 0 {
+		if requestAmount(recommendation.Target, units.CPU) > 0 {
 			recommendation.CPU.Status = rightsize.Ready
 		}
-		if requestAmount(recommendation.Target, series.Memory) > 0 {
+		if requestAmount(recommendation.Target, units.Memory) > 0 {
 			recommendation.Memory.Status = rightsize.Ready
 		}
 

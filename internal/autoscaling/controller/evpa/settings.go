@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/pkg/vertical"
 )
 
@@ -61,7 +61,7 @@ func containerPolicy(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, cont
 	if found.ControlledResources != nil {
 		out.Controlled = nil
 		for _, name := range found.ControlledResources {
-			out.Controlled = append(out.Controlled, series.Resource(name))
+			out.Controlled = append(out.Controlled, units.Resource(name))
 		}
 	}
 
@@ -77,7 +77,7 @@ func applyScalingPolicy(d *vertical.DirectionPolicy, set *autoscalingv1alpha1.Co
 	d.Off = set.ScaleMode != nil && *set.ScaleMode == autoscalingv1alpha1.ScaleModeOff
 	for name, t := range set.MetricThresholds {
 		if t.Utilization != nil {
-			d.Thresholds[series.Resource(name)] = int64(*t.Utilization)
+			d.Thresholds[units.Resource(name)] = int64(*t.Utilization)
 		}
 	}
 
@@ -89,10 +89,10 @@ func applyScalingPolicy(d *vertical.DirectionPolicy, set *autoscalingv1alpha1.Co
 func boundAmounts(list autoscalingv1alpha1.ResourceBounds) vertical.Amounts {
 	out := vertical.Amounts{}
 	if q, ok := list[corev1.ResourceCPU]; ok {
-		out[series.CPU] = q.MilliValue()
+		out[units.CPU] = q.MilliValue()
 	}
 	if q, ok := list[corev1.ResourceMemory]; ok {
-		out[series.Memory] = q.Value()
+		out[units.Memory] = q.Value()
 	}
 
 	return out
@@ -126,7 +126,7 @@ func ownEstimators() []string {
 type forecastSettings struct {
 	prediction string
 	// identifiers are the metrics by resource, for the container; an empty container is the only one.
-	identifiers map[series.Resource]string
+	identifiers map[units.Resource]string
 	container   string
 	// perPod marks metrics of one pod; otherwise they are of all pods together.
 	perPod bool
@@ -136,7 +136,7 @@ type forecastSettings struct {
 
 // externalSettings select metrics of external.metrics.k8s.io.
 type externalSettings struct {
-	metrics   map[series.Resource]string
+	metrics   map[units.Resource]string
 	selector  string
 	container string
 	margin    float64
@@ -186,7 +186,7 @@ func parseEstimator[T any](name string, spec autoscalingv1alpha1.ResourceEstimat
 
 func parseMaxAge(config map[string]string) (time.Duration, error) {
 	if text, set := config["max-age"]; set {
-		return series.ParseDuration(text)
+		return units.ParseDuration(text)
 	}
 
 	return defaultForeignMaxAge, nil
@@ -252,9 +252,9 @@ func parseExternal(config map[string]string) (externalSettings, error) {
 }
 
 // readNames reads the name of a metric for each resource, by the key of the resource.
-func readNames(r *settings.Reader, cpuKey, memoryKey string) map[series.Resource]string {
-	out := map[series.Resource]string{}
-	for resource, key := range map[series.Resource]string{series.CPU: cpuKey, series.Memory: memoryKey} {
+func readNames(r *settings.Reader, cpuKey, memoryKey string) map[units.Resource]string {
+	out := map[units.Resource]string{}
+	for resource, key := range map[units.Resource]string{units.CPU: cpuKey, units.Memory: memoryKey} {
 		if name := r.Text(key, ""); name != "" {
 			out[resource] = name
 		}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/pkg/vertical"
 )
 
@@ -23,7 +23,7 @@ func TestContainerPolicy(t *testing.T) {
 	sixty := int32(60)
 
 	e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
-	if got := containerPolicy(e, "app"); got.Up.Window != 150*time.Second || got.Down.Thresholds[series.Memory] != 40 || len(got.Controlled) != 2 || got.RequestsOnly {
+	if got := containerPolicy(e, "app"); got.Up.Window != 150*time.Second || got.Down.Thresholds[units.Memory] != 40 || len(got.Controlled) != 2 || got.RequestsOnly {
 		t.Errorf("containerPolicy without a policy = %+v, want the default", got)
 	}
 
@@ -39,15 +39,15 @@ func TestContainerPolicy(t *testing.T) {
 	}}
 
 	got := containerPolicy(e, "app")
-	if got.Down.Off || got.Up.Window != time.Hour || got.Up.Thresholds[series.CPU] != 60 || got.Up.Thresholds[series.Memory] != 95 ||
-		!got.RequestsOnly || got.Controls(series.Memory) || got.Min[series.CPU] != 100 || got.Min[series.Memory] != 64<<20 {
+	if got.Down.Off || got.Up.Window != time.Hour || got.Up.Thresholds[units.CPU] != 60 || got.Up.Thresholds[units.Memory] != 95 ||
+		!got.RequestsOnly || got.Controls(units.Memory) || got.Min[units.CPU] != 100 || got.Min[units.Memory] != 64<<20 {
 		t.Errorf("containerPolicy of a container with a policy = %+v, want that one", got)
 	}
 
 	if got := containerPolicy(e, "sidecar"); !got.Down.Off || got.RequestsOnly {
 		t.Errorf("containerPolicy of another container = %+v, want that of all containers", got)
 	}
-	if d := vertical.DefaultPolicy(); d.Up.Thresholds[series.CPU] != 95 {
+	if d := vertical.DefaultPolicy(); d.Up.Thresholds[units.CPU] != 95 {
 		t.Errorf("DefaultPolicy = %+v, want it unchanged", d)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/pkg/vertical"
 )
 
@@ -63,10 +63,10 @@ func formatChange(containers []workload.Container, recommended *autoscalingv1alp
 		// A container without a recommendation keeps its requests.
 		next := c.Requests
 		if cpu, ok := targets[c.Name][corev1.ResourceCPU]; ok {
-			next.CPU = series.MilliCPU(cpu.MilliValue())
+			next.CPU = units.MilliCPU(cpu.MilliValue())
 		}
 		if memory, ok := targets[c.Name][corev1.ResourceMemory]; ok {
-			next.Memory = series.Bytes(memory.Value())
+			next.Memory = units.Bytes(memory.Value())
 		}
 
 		before.CPU += c.Requests.CPU
@@ -100,8 +100,8 @@ func changeOf[V comparable](name string, from, to V, format func(V) string) stri
 	return name + " " + text(from) + " → " + text(to)
 }
 
-func newQuantity(r series.Resource, v int64) resource.Quantity {
-	if r == series.CPU {
+func newQuantity(r units.Resource, v int64) resource.Quantity {
+	if r == units.CPU {
 		return *resource.NewMilliQuantity(v, resource.DecimalSI)
 	}
 
@@ -109,7 +109,7 @@ func newQuantity(r series.Resource, v int64) resource.Quantity {
 }
 
 // setResource sets an amount above 0 in a list, which it creates if need be.
-func setResource(list *corev1.ResourceList, r series.Resource, v int64) {
+func setResource(list *corev1.ResourceList, r units.Resource, v int64) {
 	if v <= 0 {
 		return
 	}

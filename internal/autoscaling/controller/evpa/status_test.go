@@ -13,7 +13,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/kube/workload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // TestFormatChange checks that the requests of all containers count, those without a recommendation as they are.
@@ -50,7 +50,7 @@ func TestFormatChange(t *testing.T) {
 		t.Errorf("formatChange without a recommendation = %q, want nothing", got)
 	}
 
-	huge := []workload.Container{{Name: "app", Requests: workload.Resources{CPU: math.MaxInt64 - 1, Memory: series.Bytes(math.MaxInt64) - 1}}}
+	huge := []workload.Container{{Name: "app", Requests: workload.Resources{CPU: math.MaxInt64 - 1, Memory: units.Bytes(math.MaxInt64) - 1}}}
 	if got := formatChange(huge, &autoscalingv1alpha1.RecommendedPodResources{ContainerRecommendations: []autoscalingv1alpha1.RecommendedContainerResources{
 		target("app", "1m", "9223372036854775801"),
 	}}); utf8.RuneCountInString(got) != maxChange {

@@ -12,8 +12,8 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
-	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
+	"crane.io/crane/pkg/units"
 )
 
 // ValidateRecommendationRule validates a RecommendationRule.
@@ -33,7 +33,7 @@ func ValidateRecommendationRule(r *analysisv1alpha1.RecommendationRule, f Facts)
 	v.merge(validateRecommenders(r.Spec.Recommenders, f, spec.Child("recommenders")))
 
 	if text := strings.TrimSpace(r.Spec.RunInterval); text != "" {
-		if d, err := series.ParseDuration(text); err != nil {
+		if d, err := units.ParseDuration(text); err != nil {
 			v.addErrors(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, err.Error()))
 		} else if d <= 0 {
 			v.addErrors(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, "must be more than zero; leave it out to run once"))

@@ -19,7 +19,7 @@ import (
 	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/rebalance"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // pageSize is the page size of lists of pods and budgets.
@@ -254,7 +254,7 @@ func workloadOf(pod *corev1.Pod) string {
 }
 
 func amountOf(list corev1.ResourceList) nodeload.Amount {
-	return nodeload.Amount{CPU: series.MilliCPU(list.Cpu().MilliValue()), Memory: series.Bytes(list.Memory().Value())}
+	return nodeload.Amount{CPU: units.MilliCPU(list.Cpu().MilliValue()), Memory: units.Bytes(list.Memory().Value())}
 }
 
 // recordMove adds a moved pod to its new node, so that the next pod sees less free capacity.

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Vectors answers instant queries. *prometheus.Source implements it.
@@ -46,7 +46,7 @@ func (c *Controller) use(ctx context.Context, s *snapshot, now time.Time) (func(
 	amounts := map[podName]nodeload.Amount{}
 	if len(namespaces) > 0 {
 		err := c.readUse(ctx, "container_cpu_usage_seconds_total", cpuQuery, namespaces, now, func(name podName, cores float64) {
-			amounts[name] = nodeload.Amount{CPU: series.MilliCPU(cores * 1000)}
+			amounts[name] = nodeload.Amount{CPU: units.MilliCPU(cores * 1000)}
 		})
 		if err != nil {
 			return nil, err
@@ -58,7 +58,7 @@ func (c *Controller) use(ctx context.Context, s *snapshot, now time.Time) (func(
 				return // Usage needs both resources.
 			}
 
-			amount.Memory = series.Bytes(bytes)
+			amount.Memory = units.Bytes(bytes)
 			amounts[name] = amount
 		})
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const gib = 1 << 30
@@ -77,7 +78,7 @@ func (w *fixture) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[m
 	}
 }
 
-func pod(owner, name, node string, cpu series.MilliCPU, memory series.Bytes) workload.Pod {
+func pod(owner, name, node string, cpu units.MilliCPU, memory units.Bytes) workload.Pod {
 	return workload.Pod{
 		Name: name, Node: node, Owner: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: owner},
 		Requests: cost.Amounts{CPU: cpu, Memory: memory},

@@ -13,7 +13,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
 	"crane.io/crane/pkg/oom"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Reasons in the status of a pod.
@@ -84,7 +84,7 @@ func containerSpec(all []corev1.Container, name string) *corev1.Container {
 }
 
 // memoryOf returns the memory of a container: the limit in force, else the limit of its spec, else the request.
-func memoryOf(spec *corev1.Container, status *corev1.ContainerStatus) series.Bytes {
+func memoryOf(spec *corev1.Container, status *corev1.ContainerStatus) units.Bytes {
 	lists := []corev1.ResourceList{spec.Resources.Limits, spec.Resources.Requests}
 	if status.Resources != nil {
 		lists = []corev1.ResourceList{status.Resources.Limits, spec.Resources.Limits, status.Resources.Requests, spec.Resources.Requests}
@@ -92,7 +92,7 @@ func memoryOf(spec *corev1.Container, status *corev1.ContainerStatus) series.Byt
 
 	for _, list := range lists {
 		if m := list.Memory().Value(); m > 0 {
-			return series.Bytes(m)
+			return units.Bytes(m)
 		}
 	}
 
@@ -114,7 +114,7 @@ func evictions(pod *corev1.Pod) []oom.Kill {
 		k.At = at
 		for _, text := range found[2:] {
 			if q, err := apiresource.ParseQuantity(text); err == nil {
-				k.Memory = max(k.Memory, series.Bytes(q.Value()))
+				k.Memory = max(k.Memory, units.Bytes(q.Value()))
 			}
 		}
 

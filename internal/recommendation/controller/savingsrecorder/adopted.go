@@ -24,7 +24,7 @@ import (
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/savings"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // pageSize is the number of objects per list request.
@@ -216,7 +216,7 @@ func inForce(pod *corev1.Pod, c *corev1.Container) rightsize.Resources {
 	return out
 }
 
-func larger[T series.MilliCPU | series.Bytes](a, b *T) *T {
+func larger[T units.MilliCPU | units.Bytes](a, b *T) *T {
 	if a == nil || b != nil && *b > *a {
 		return b
 	}

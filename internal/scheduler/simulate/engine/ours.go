@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/internal/scheduler/pluginconfig"
 	"crane.io/crane/internal/scheduler/simulate/peer"
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Ours configures Crane's plugin.
@@ -72,8 +72,8 @@ func (o Ours) Build(env peer.Env) peer.Policy {
 func loadHistory(env peer.Env, history *dynamic.History) {
 	for i, work := range env.World().Workloads {
 		history.Learn(dynamic.WorkloadOf(podOf(i)), nodeload.Amount{
-			CPU:    series.MilliCPU(float64(work.CPU) * work.PerRequest),
-			Memory: series.Bytes(float64(work.Memory) * work.MemoryPerRequest),
+			CPU:    units.MilliCPU(float64(work.CPU) * work.PerRequest),
+			Memory: units.Bytes(float64(work.Memory) * work.MemoryPerRequest),
 		})
 	}
 }
@@ -156,7 +156,7 @@ func (w *writer) readMetric(metric int) {
 	for node := range samples {
 		v, ok := w.env.Meter().Read(name, node)
 		if newest, dated := w.env.Meter().SampleTime(node); ok && dated {
-			samples[node] = nodeload.Sample{Value: series.Ratio(v), Time: clock.Add(newest - readAt)}
+			samples[node] = nodeload.Sample{Value: units.Ratio(v), Time: clock.Add(newest - readAt)}
 		}
 	}
 

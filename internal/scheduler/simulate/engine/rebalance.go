@@ -10,7 +10,7 @@ import (
 	"crane.io/crane/internal/scheduler/simulate/peer"
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/rebalance"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Limits of the rebalancer in simulations: higher than the controller's conservative defaults. The report has the
@@ -82,7 +82,7 @@ func (r *rebalancer) name(pod int) string {
 func (r *rebalancer) usual(pod int) nodeload.Amount {
 	p := &r.sim.world.Pods[pod]
 	w := &r.sim.world.Workloads[p.Workload]
-	return nodeload.Amount{CPU: series.MilliCPU(float64(p.CPU) * w.PerRequest), Memory: r.sim.world.MemoryUse(pod)}
+	return nodeload.Amount{CPU: units.MilliCPU(float64(p.CPU) * w.PerRequest), Memory: r.sim.world.MemoryUse(pod)}
 }
 
 // run evaluates all nodes once, and moves pods off those that stay hot.
@@ -140,7 +140,7 @@ func (r *rebalancer) candidates(node int) []rebalance.Pod {
 			Name:      strconv.Itoa(p),
 			UID:       r.name(p),
 			Workload:  strconv.Itoa(r.sim.world.Pods[p].Workload),
-			Use:       nodeload.Amount{CPU: series.MilliCPU(r.sim.truth.PodUse(p)), Memory: r.sim.world.MemoryUse(p)},
+			Use:       nodeload.Amount{CPU: units.MilliCPU(r.sim.truth.PodUse(p)), Memory: r.sim.world.MemoryUse(p)},
 		})
 	}
 

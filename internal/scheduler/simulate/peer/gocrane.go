@@ -14,7 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"crane.io/crane/pkg/nodeload"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -101,7 +101,7 @@ func (g *gocrane) write(metric string) {
 		}
 
 		annotations := map[string]string{
-			metric:               g.format.Load(nodeload.Sample{Value: series.Ratio(v), Time: now}),
+			metric:               g.format.Load(nodeload.Sample{Value: units.Ratio(v), Time: now}),
 			nodeload.HotValueKey: g.format.Hot(nodeload.Hot{Value: counts[i], Time: now}),
 		}
 		g.env.At(g.env.Now()+g.env.Spec().Metrics.Delay.Duration, func() { g.env.Annotate(i, annotations) })

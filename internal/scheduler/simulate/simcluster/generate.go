@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/scheduler/simulate/simscenario"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Streams of random numbers, one for each matter, so that a change in one leaves the others as they were.
@@ -44,8 +44,8 @@ func Generate(s *simscenario.Scenario, seed uint64) (*World, error) {
 
 	for i := range w.Workloads {
 		shape := pick(s.Workloads.Requests, func(p simscenario.PodShape) float64 { return p.Weight }, rng)
-		w.Workloads[i].CPU = series.MilliCPU(shape.CPU.MilliValue())
-		w.Workloads[i].Memory = series.Bytes(shape.Memory.Value())
+		w.Workloads[i].CPU = units.MilliCPU(shape.CPU.MilliValue())
+		w.Workloads[i].Memory = units.Bytes(shape.Memory.Value())
 	}
 
 	w.scale(shares, s.Load.Used/s.Load.Requested, s.Workloads.UsePerRequest.Max)
@@ -71,7 +71,7 @@ func (w *World) drawNodes(n simscenario.Nodes, rng *rand.Rand) {
 		shape := pick(n.Shapes, func(s simscenario.NodeShape) float64 { return s.Weight }, rng)
 		w.Nodes[i] = Node{
 			Name: fmt.Sprintf("node-%05d", i),
-			CPU:  series.MilliCPU(shape.CPU.MilliValue()), Memory: series.Bytes(shape.Memory.Value()),
+			CPU:  units.MilliCPU(shape.CPU.MilliValue()), Memory: units.Bytes(shape.Memory.Value()),
 		}
 	}
 }
@@ -270,7 +270,7 @@ func NewBurst(nodes, size int, at time.Duration) *Burst {
 
 		// Requests vary between nodes, so that a scheduler that counts requests is misled.
 		requested := 0.3 + 0.3*float64(Hash(0, uint64(i), 0)>>11)/(1<<53)
-		request := series.MilliCPU(requested * burstCPU / residents)
+		request := units.MilliCPU(requested * burstCPU / residents)
 		b.Workloads = append(b.Workloads, Workload{
 			CPU:              request,
 			Memory:           burstMemory / 20,

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/scheduler/simulate/simscenario"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // FromTrace creates the cluster of a scenario with a trace from its files of nodes and of pods. The workload of a pod
@@ -63,7 +63,7 @@ func (w *World) readNodes(r io.Reader) error {
 			return err
 		}
 
-		n := Node{Name: row.text("sn"), CPU: series.MilliCPU(row.number("cpu_milli")), Memory: series.Bytes(row.number("memory_mib")) << 20}
+		n := Node{Name: row.text("sn"), CPU: units.MilliCPU(row.number("cpu_milli")), Memory: units.Bytes(row.number("memory_mib")) << 20}
 		if row.err != nil || n.Name == "" || n.CPU < 1 || n.Memory < 1 {
 			return row.wrong("want a name, a CPU and a memory of more than 0")
 		}
@@ -95,8 +95,8 @@ func (w *World) readPods(s *simscenario.Scenario, r io.Reader, workloads *choose
 
 		created := time.Duration(row.number("creation_time")) * time.Second
 		deleted := time.Duration(row.number("deletion_time")) * time.Second
-		cpu := series.MilliCPU(row.number("cpu_milli"))
-		memory := series.Bytes(max(1, row.number("memory_mib"))) << 20
+		cpu := units.MilliCPU(row.number("cpu_milli"))
+		memory := units.Bytes(max(1, row.number("memory_mib"))) << 20
 
 		if row.err != nil || cpu < 0 || deleted < created {
 			return row.wrong("want a request of 0 or more, and a deletion after the creation")

@@ -9,20 +9,20 @@ import (
 	"math"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Node is a machine.
 type Node struct {
 	Name   string
-	CPU    series.MilliCPU
-	Memory series.Bytes
+	CPU    units.MilliCPU
+	Memory units.Bytes
 }
 
 // Workload is a group of similar pods.
 type Workload struct {
-	CPU    series.MilliCPU
-	Memory series.Bytes
+	CPU    units.MilliCPU
+	Memory units.Bytes
 	// PerRequest is the mean use of CPU relative to the request, over a day and over pods.
 	PerRequest float64
 	// MemoryPerRequest is the use of memory relative to the request.
@@ -36,8 +36,8 @@ type Workload struct {
 type Pod struct {
 	// Workload is an index in World.Workloads.
 	Workload int
-	CPU      series.MilliCPU
-	Memory   series.Bytes
+	CPU      units.MilliCPU
+	Memory   units.Bytes
 	// Arrival is when it is created, from the start of the simulation.
 	Arrival time.Duration
 	// Lifetime is how long it runs from its placement on.
@@ -61,20 +61,20 @@ type World struct {
 const day = 24 * time.Hour
 
 // MeanUse is what a pod uses of CPU at time t, without the noise of the moment and whether or not it has started.
-func (w *World) MeanUse(pod int, t time.Duration) series.MilliCPU {
+func (w *World) MeanUse(pod int, t time.Duration) units.MilliCPU {
 	p := &w.Pods[pod]
-	return series.MilliCPU(float64(p.CPU) * p.factor * w.Workloads[p.Workload].atTime(w.start+t))
+	return units.MilliCPU(float64(p.CPU) * p.factor * w.Workloads[p.Workload].atTime(w.start+t))
 }
 
 // MemoryUse is what a pod uses of memory once it runs.
-func (w *World) MemoryUse(pod int) series.Bytes {
+func (w *World) MemoryUse(pod int) units.Bytes {
 	p := &w.Pods[pod]
-	return series.Bytes(float64(p.Memory) * w.Workloads[p.Workload].MemoryPerRequest)
+	return units.Bytes(float64(p.Memory) * w.Workloads[p.Workload].MemoryPerRequest)
 }
 
 // CPU is the sum of all nodes' CPU.
-func (w *World) CPU() series.MilliCPU {
-	var sum series.MilliCPU
+func (w *World) CPU() units.MilliCPU {
+	var sum units.MilliCPU
 	for _, n := range w.Nodes {
 		sum += n.CPU
 	}
@@ -130,9 +130,9 @@ type Truth struct {
 	since        []time.Duration
 	running      []int32
 	// requested of each node.
-	requestedCPU    []series.MilliCPU
-	requestedMemory []series.Bytes
-	memory          []series.Bytes
+	requestedCPU    []units.MilliCPU
+	requestedMemory []units.Bytes
+	memory          []units.Bytes
 	// cpu use of each node and of each pod at the last Sample; cycle is scratch, by workload.
 	cpu   []float64
 	use   []float32
@@ -146,9 +146,9 @@ func NewTruth(w *World) *Truth {
 		nodeOf:          make([]int32, len(w.Pods)),
 		runningIndex:    make([]int32, len(w.Pods)),
 		since:           make([]time.Duration, len(w.Pods)),
-		requestedCPU:    make([]series.MilliCPU, len(w.Nodes)),
-		requestedMemory: make([]series.Bytes, len(w.Nodes)),
-		memory:          make([]series.Bytes, len(w.Nodes)),
+		requestedCPU:    make([]units.MilliCPU, len(w.Nodes)),
+		requestedMemory: make([]units.Bytes, len(w.Nodes)),
+		memory:          make([]units.Bytes, len(w.Nodes)),
 		cpu:             make([]float64, len(w.Nodes)),
 		use:             make([]float32, len(w.Pods)),
 		cycle:           make([]float64, len(w.Workloads)),

@@ -17,6 +17,7 @@ import (
 	"crane.io/crane/internal/testbed/playground/load"
 	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 type fixture struct {
@@ -474,7 +475,7 @@ func TestTraceIsPlayedInThePast(t *testing.T) {
 	}
 
 	trace := series.Series{Start: now.AddDate(0, 0, -8-7*3), Step: time.Minute, Values: values}
-	workloads, err := load.FromTraces([]load.NamedSeries{{Name: "workload-0", Series: trace}}, series.CPU, 1, now)
+	workloads, err := load.FromTraces([]load.NamedSeries{{Name: "workload-0", Series: trace}}, units.CPU, 1, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Kind is the shape of a container's use over time.
@@ -81,7 +81,7 @@ type Profile struct {
 
 // cpu returns the cores that a pod's container demands at pattern second s. The pod's key makes replicas differ.
 func (p *Profile) cpu(pod uint64, s float64) float64 {
-	if p.Kind == Replay && p.Trace.Resource == series.CPU {
+	if p.Kind == Replay && p.Trace.Resource == units.CPU {
 		return p.Trace.at(s)
 	}
 
@@ -181,7 +181,7 @@ func (p *Profile) bursts(pod uint64, s float64) float64 {
 
 // memory returns the working set in bytes at pattern second s of a container that has run for age pattern seconds.
 func (p *Profile) memory(pod uint64, s, age float64) float64 {
-	if p.Kind == Replay && p.Trace.Resource == series.Memory {
+	if p.Kind == Replay && p.Trace.Resource == units.Memory {
 		return p.Trace.at(s)
 	}
 
@@ -230,7 +230,7 @@ func (p *Profile) peak() (cores, bytes float64) {
 	cores = p.High*1.12*(1+p.Noise*(1.6+1.2)) + p.High*burstPeak
 	bytes = p.Memory*1.06 + p.Busy + p.Grow
 	if p.Kind == Replay {
-		if p.Trace.Resource == series.CPU {
+		if p.Trace.Resource == units.CPU {
 			cores = p.Trace.Peak()
 		} else {
 			bytes = p.Trace.Peak()

@@ -14,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Trace is a recorded series that repeats indefinitely, before and after the time that it covers.
 type Trace struct {
-	Resource series.Resource
+	Resource units.Resource
 	// start and step are pattern seconds; values are the use of one pod, NaN in gaps.
 	start, step float64
 	values      []float64
@@ -30,7 +31,7 @@ type Trace struct {
 // NewTrace shifts a series by whole weeks so that its last sample is less than a week after now (pattern seconds: speed
 // x Unix time), which preserves weekday and time of day. Outside the shifted series its first and last week repeat; a
 // series shorter than a week repeats by whole days, one shorter than a day by its length.
-func NewTrace(s series.Series, r series.Resource, now float64) (*Trace, error) {
+func NewTrace(s series.Series, r units.Resource, now float64) (*Trace, error) {
 	if len(s.Values) == 0 || s.Step <= 0 {
 		return nil, errors.New("no samples")
 	}
@@ -94,8 +95,8 @@ type NamedSeries struct {
 
 // FromTraces returns one Deployment for each series, named after its file. Each of its pods uses the values of the
 // trace for resource r and little of the other resource. Requests exceed the largest value.
-func FromTraces(all []NamedSeries, r series.Resource, speed float64, now time.Time) ([]*Workload, error) {
-	if r != series.CPU && r != series.Memory {
+func FromTraces(all []NamedSeries, r units.Resource, speed float64, now time.Time) ([]*Workload, error) {
+	if r != units.CPU && r != units.Memory {
 		return nil, fmt.Errorf("resource %q is neither cpu nor memory", r)
 	}
 
@@ -140,7 +141,7 @@ func fromTrace(name string, trace *Trace) *Workload {
 		corev1.ResourceCPU: roundCPU(0.1), corev1.ResourceMemory: roundMemory(256 * mib),
 	}
 
-	if trace.Resource == series.CPU {
+	if trace.Resource == units.CPU {
 		request[corev1.ResourceCPU] = roundCPU(trace.peak * 1.3)
 	} else {
 		request[corev1.ResourceMemory] = *resource.NewQuantity(max(page, int64(trace.peak*1.3)), resource.BinarySI)

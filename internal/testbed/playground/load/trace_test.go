@@ -15,6 +15,7 @@ import (
 
 	"crane.io/crane/internal/metrics/csv"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // ramp returns a series whose values are their indexes.
@@ -35,7 +36,7 @@ func TestTraceShiftKeepsWeekdayAndTime(t *testing.T) {
 		s := ramp(start, n, time.Minute)
 
 		at := time.Unix(rng.Int64N(2_500_000_000), 0).UTC()
-		tr, err := NewTrace(s, series.CPU, float64(at.Unix()))
+		tr, err := NewTrace(s, units.CPU, float64(at.Unix()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,7 @@ func TestTraceRepeatsWholeWeeks(t *testing.T) {
 	start := time.Date(2021, 8, 11, 0, 0, 0, 0, time.UTC)
 
 	n := 8*24*60 + 17
-	tr, err := NewTrace(ramp(start, n, time.Minute), series.CPU, float64(now.Unix()))
+	tr, err := NewTrace(ramp(start, n, time.Minute), units.CPU, float64(now.Unix()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func TestTraceRepeatsWholeWeeks(t *testing.T) {
 
 func TestShortTraces(t *testing.T) {
 	for _, n := range []int{1, 5, 60, 24*60 + 5, 3 * 24 * 60} {
-		tr, err := NewTrace(ramp(now.Add(-time.Hour), n, time.Minute), series.CPU, float64(now.Unix()))
+		tr, err := NewTrace(ramp(now.Add(-time.Hour), n, time.Minute), units.CPU, float64(now.Unix()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +106,7 @@ func TestTraceRefusals(t *testing.T) {
 		"negative": {Start: now, Step: time.Minute, Values: []float64{1, -1}},
 		"infinite": {Start: now, Step: time.Minute, Values: []float64{math.Inf(1)}},
 	} {
-		if _, err := FromTraces([]NamedSeries{{"broken", s}}, series.CPU, 1, now); err == nil || !strings.Contains(err.Error(), "broken") {
+		if _, err := FromTraces([]NamedSeries{{"broken", s}}, units.CPU, 1, now); err == nil || !strings.Contains(err.Error(), "broken") {
 			t.Errorf("FromTraces of a series that is %s = %v, want an error that names the trace", name, err)
 		}
 	}
@@ -131,7 +132,7 @@ func TestSharedTraces(t *testing.T) {
 		named = append(named, NamedSeries{Name: f.Name, Series: f.Series})
 	}
 
-	workloads, err := FromTraces(named, series.CPU, 1, now)
+	workloads, err := FromTraces(named, units.CPU, 1, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func TestFromTraces(t *testing.T) {
 	gap.Values[0] = series.Gap()
 
 	all := []NamedSeries{{"workload-0", gap}, {"Ärger & Co", gap}, {"7up", gap}, {"workload-0", gap}}
-	for _, r := range []series.Resource{series.CPU, series.Memory} {
+	for _, r := range []units.Resource{units.CPU, units.Memory} {
 		workloads, err := FromTraces(all, r, 1, now)
 		if err != nil {
 			t.Fatal(err)
@@ -188,12 +189,12 @@ func TestFromTraces(t *testing.T) {
 
 		at := time.Unix(int64(tr.start)+300, 0)
 		u := s.At(&w.Containers[0], "any pod", now, at)
-		if got := map[series.Resource]float64{series.CPU: u.CPU, series.Memory: u.Memory}[r]; got != 5 {
+		if got := map[units.Resource]float64{units.CPU: u.CPU, units.Memory: u.Memory}[r]; got != 5 {
 			t.Errorf("%s at the fifth minute = %v, want 5 for each pod", r, got)
 		}
 
 		d := Sum(workloads)
-		if got := map[series.Resource]float64{series.CPU: d.PodCPU, series.Memory: d.PodMemory}[r]; got < 29999 {
+		if got := map[units.Resource]float64{units.CPU: d.PodCPU, units.Memory: d.PodMemory}[r]; got < 29999 {
 			t.Errorf("Sum: %s of the largest pod = %v, want at least 29999", r, got)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Reader parses fields and collects errors.
@@ -66,14 +66,14 @@ func (r *Reader) Duration(path, text string, otherwise, low, high time.Duration)
 		return otherwise
 	}
 
-	d, err := series.ParseDuration(text)
+	d, err := units.ParseDuration(text)
 	if err != nil {
 		r.Fail(path, text, err.Error())
 		return otherwise
 	}
 
 	if d < low || d > high {
-		r.Fail(path, text, fmt.Sprintf("must be from %s to %s", series.FormatDuration(low), series.FormatDuration(high)))
+		r.Fail(path, text, fmt.Sprintf("must be from %s to %s", units.FormatDuration(low), units.FormatDuration(high)))
 		return otherwise
 	}
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"crane.io/crane/pkg/rightsize/requestbacktest"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 func TestMemoryIsDeterministicAndPositive(t *testing.T) {
@@ -29,7 +29,7 @@ func TestMemoryIsDeterministicAndPositive(t *testing.T) {
 }
 
 func TestMemoryPolicyAgainstPeers(t *testing.T) {
-	rules, err := requestbacktest.Rules(series.Memory, "crane-default", "crane-latency-sensitive", "vpa", "krr-p95")
+	rules, err := requestbacktest.Rules(units.Memory, "crane-default", "crane-latency-sensitive", "vpa", "krr-p95")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestMemoryPolicyAgainstPeers(t *testing.T) {
 		all = append(all, Memory(seed, 20, 21)...)
 	}
 
-	report, err := requestbacktest.Run(all, rules, series.Memory)
+	report, err := requestbacktest.Run(all, rules, units.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/pkg/qos"
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // scenario describes changes to a container during which the process is killed.
@@ -108,7 +108,7 @@ func (l scenario) changeCPU(layout cgroup.Layout, journal *act.Journal) error {
 	throttler := act.NewThrottler(layout, journal)
 	for _, step := range []struct {
 		to     qos.Quota
-		weight series.Ratio
+		weight units.Ratio
 	}{{300, half}, {100, half / 2}, {200, half}, {limit, 1}} {
 		plan := qos.Throttle{
 			ContainerID: filepath.Base(l.Group),
@@ -149,7 +149,7 @@ func (l scenario) changeMemory(layout cgroup.Layout, journal *act.Journal, kerne
 	var errs []error
 	for _, step := range []struct {
 		to    qos.MemoryHigh
-		frees series.Bytes
+		frees units.Bytes
 	}{{60 * mebi, 4 * mebi}, {before, -1}, {50 * mebi, 4 * mebi}, {56 * mebi, -1}} {
 		errs = append(errs, throttleMemory(throttler, qos.MemoryThrottle{
 			ContainerID: filepath.Base(l.Group),
