@@ -23,6 +23,7 @@ import (
 	"crane.io/crane/internal/agent/cpupinning"
 	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/podresource"
+	"crane.io/crane/internal/component/atomicfile"
 )
 
 const (
@@ -168,7 +169,7 @@ func (m restartManager) Run(ctx context.Context) error {
 	deadline := m.clock.Now().Add(m.RestartGrace)
 	content, err := durablefile.Seal(handoverVersion, handover{Deadline: deadline, Taint: m.taints})
 	if err == nil {
-		err = durablefile.Replace(m.handoverPath(), content)
+		err = atomicfile.Replace(m.handoverPath(), content)
 	}
 
 	if err != nil {

@@ -18,6 +18,8 @@ import (
 	"regexp"
 	"runtime"
 	"time"
+
+	"crane.io/crane/internal/component/atomicfile"
 )
 
 const (
@@ -143,24 +145,8 @@ func (f *stateFile) write(path string) error {
 		return fmt.Errorf("writing state file: %w", err)
 	}
 
-	// CreateTemp creates a file of its own with mode 0600 and follows no link.
-	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
+	if err := atomicfile.WriteDurably(path, content); err != nil {
 		return fmt.Errorf("writing state file: %w", err)
-	}
-
-	_, err = temporary.Write(content)
-	if err == nil {
-		err = temporary.Sync()
-	}
-
-	err = errors.Join(err, temporary.Close())
-	if err == nil {
-		err = rename(temporary.Name(), path)
-	}
-
-	if err != nil {
-		return errors.Join(fmt.Errorf("writing state file: %w", err), os.Remove(temporary.Name()))
 	}
 
 	return nil
@@ -177,26 +163,11 @@ func (f *stateFile) activate() error {
 
 // deactivate ends a migration, before its journal is deleted: a file without a journal is then not that of a migration that goes on.
 func (f *stateFile) deactivate() error {
-	if err := rename(f.path, f.path+inactive); err != nil {
+	if err := atomicfile.Rename(f.path, f.path+inactive); err != nil {
 		return fmt.Errorf("deactivating state file: %w", err)
 	}
 
 	return nil
-}
-
-// rename renames a file and syncs its directory, so that the name survives a power loss.
-func rename(from, to string) error {
-	err := os.Rename(from, to)
-	if err != nil || runtime.GOOS == "windows" { // Windows syncs no directories.
-		return err
-	}
-
-	dir, err := os.Open(filepath.Dir(to))
-	if err != nil {
-		return err
-	}
-
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // remove removes the inactive file.

@@ -13,7 +13,7 @@ import (
 	"maps"
 	"slices"
 
-	"crane.io/crane/internal/agent/durablefile"
+	"crane.io/crane/internal/component/atomicfile"
 )
 
 // Disk is a file system with one directory. It is not safe for concurrent use.
@@ -27,7 +27,7 @@ type Disk struct {
 	synced   map[string]*file
 }
 
-var _ durablefile.Disk = (*Disk)(nil)
+var _ atomicfile.Disk = (*Disk)(nil)
 
 type file struct {
 	disk *Disk
@@ -58,8 +58,8 @@ func (d *Disk) setEntry(name string, f *file) {
 	}
 }
 
-// Create implements durablefile.Disk.
-func (d *Disk) Create(path string) (durablefile.File, error) {
+// Create implements atomicfile.Disk.
+func (d *Disk) Create(path string) (atomicfile.File, error) {
 	f := d.entries[path]
 	if f == nil {
 		f = &file{disk: d}
@@ -71,7 +71,7 @@ func (d *Disk) Create(path string) (durablefile.File, error) {
 	return f, nil
 }
 
-// Rename implements durablefile.Disk.
+// Rename implements atomicfile.Disk.
 func (d *Disk) Rename(from, to string) error {
 	f := d.entries[from]
 	if f == nil {
@@ -85,7 +85,7 @@ func (d *Disk) Rename(from, to string) error {
 	return nil
 }
 
-// Remove implements durablefile.Disk.
+// Remove implements atomicfile.Disk.
 func (d *Disk) Remove(path string) error {
 	if d.entries[path] == nil {
 		return fmt.Errorf("remove %s: %w", path, fs.ErrNotExist)
@@ -96,7 +96,7 @@ func (d *Disk) Remove(path string) error {
 	return nil
 }
 
-// SyncDir implements durablefile.Disk.
+// SyncDir implements atomicfile.Disk.
 func (d *Disk) SyncDir(string) error {
 	clear(d.previous)
 	clear(d.synced)
@@ -106,7 +106,7 @@ func (d *Disk) SyncDir(string) error {
 	return nil
 }
 
-// Write implements durablefile.File.
+// Write implements atomicfile.File.
 func (f *file) Write(content []byte) (int, error) {
 	f.content = append(slices.Clone(f.content), content...)
 	f.dirty = true
@@ -115,7 +115,7 @@ func (f *file) Write(content []byte) (int, error) {
 	return len(content), nil
 }
 
-// Sync implements durablefile.File.
+// Sync implements atomicfile.File.
 func (f *file) Sync() error {
 	f.durable = f.content
 	f.dirty = false
@@ -124,7 +124,7 @@ func (f *file) Sync() error {
 	return nil
 }
 
-// Close implements durablefile.File.
+// Close implements atomicfile.File.
 func (f *file) Close() error { return nil }
 
 // PossibleContents returns the distinct contents that a file may have if the power fails now; nil means that the file does not exist.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/component/backoff"
 	disruption "crane.io/crane/internal/kube/eviction"
 	"crane.io/crane/internal/kube/slimclient"
 	"crane.io/crane/pkg/qos"
@@ -242,8 +243,9 @@ func (e *Evictor) releaseSlot(ctx context.Context, slot *Slot) {
 
 // nextPause grows with each consecutive failure.
 func (e *Evictor) nextPause() time.Duration {
-	pause := min(minPause<<min(e.failures, 10), maxPause)
 	e.failures++
+	pause := backoff.Exponential{First: minPause, Last: maxPause}.After(e.failures)
+
 	return pause + rand.N(pause/4)
 }
 

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/component/atomicfile"
 )
 
 // journalVersion is the version of the file format; versionOne, with CPU limits of containers only, can still be undone.
@@ -45,7 +45,7 @@ func OpenJournal(path string, layout cgroup.Layout, files FileWriter) (*Journal,
 	j := &Journal{
 		path:    path,
 		files:   settingFiles{layout, files},
-		replace: durablefile.Replace,
+		replace: atomicfile.Replace,
 		entries: map[string]*Entry{},
 	}
 

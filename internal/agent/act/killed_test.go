@@ -292,7 +292,7 @@ func (n fixture) undone(t *testing.T, before map[string]string) (changed []strin
 	return changed
 }
 
-// replaceUnsynced is durablefile.Replace without syncing, which would take a minute in this test.
+// replaceUnsynced is atomicfile.Replace without syncing, which would take a minute in this test.
 func replaceUnsynced(path string, content []byte) error {
 	return errors.Join(os.WriteFile(path+".tmp", content, 0o600), os.Rename(path+".tmp", path))
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"crane.io/crane/internal/agent/durablefile"
+	"crane.io/crane/internal/component/atomicfile"
 	"crane.io/crane/test/powerlossfs"
 )
 
@@ -86,7 +86,7 @@ func (a journalAction) unsynced(t *testing.T, n fixture, at int) (found [][]byte
 	disk.Step = step
 	died = dies(t, func() error {
 		j := n.open(t, countingWriter{n.tree, step})
-		j.replace = func(path string, content []byte) error { return durablefile.ReplaceOn(disk, path, content) }
+		j.replace = func(path string, content []byte) error { return atomicfile.ReplaceOn(disk, path, content) }
 		return a.do(n, j)
 	})
 

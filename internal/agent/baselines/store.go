@@ -19,6 +19,7 @@ import (
 
 	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/component/atomicfile"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -243,5 +244,5 @@ func (s *Store) replaceFile(c *content) error {
 		return fmt.Errorf("%s: %d bytes are too many", s.config.Path, len(sealed))
 	}
 
-	return durablefile.Replace(s.config.Path, sealed)
+	return atomicfile.Replace(s.config.Path, sealed)
 }

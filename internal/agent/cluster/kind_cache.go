@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"crane.io/crane/internal/component/backoff"
 )
 
 // Pauses between attempts to watch a kind: short, so that a node misses little, and random, so that not all nodes retry together.
@@ -105,7 +107,7 @@ func (k *kindCache) waitWhileMissing(ctx context.Context) {
 	k.w.mu.Lock()
 	missing := !k.missingSince.IsZero()
 	if missing {
-		k.missingWait = min(max(2*k.missingWait, minMissingPause), maxMissingPause)
+		k.missingWait = backoff.Exponential{First: minMissingPause, Last: maxMissingPause}.Next(k.missingWait)
 	}
 
 	pause := k.missingWait

@@ -17,13 +17,13 @@ import (
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
-	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/oncelog"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/topology"
+	"crane.io/crane/internal/component/atomicfile"
 	"crane.io/crane/pkg/cpumanager"
 	"crane.io/crane/pkg/numa"
 )
@@ -374,7 +374,7 @@ func (m *Manager) updatePlan(machine cpumanager.Machine, requests []cpumanager.P
 	if m.config.Journal != nil && (m.unsaved || !reflect.DeepEqual(plan.Assignments, m.saved)) {
 		content, err := encodeState(plan.Assignments)
 		if err == nil {
-			err = durablefile.Replace(m.config.StatePath, content)
+			err = atomicfile.Replace(m.config.StatePath, content)
 		}
 
 		if err != nil {

@@ -1,8 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package durablefile replaces files atomically, so that they survive a killed process, a full disk and a power loss, and locks
-// directories.
+// Package durablefile gives files of the agent a version and a checksum, and locks the directory that holds them.
 package durablefile
 
 import (
@@ -10,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"os"
-	"path/filepath"
 	"syscall"
 )
 
@@ -37,71 +34,6 @@ func Lock(dir string) (*os.File, error) {
 	}
 
 	return f, nil
-}
-
-// Replace writes a file atomically: a failed write leaves the previous content. It returns after the file is synced to the disk.
-func Replace(path string, content []byte) error { return ReplaceOn(osDisk{}, path, content) }
-
-// Disk is the part of a file system that Replace needs. A power loss may drop files that are not synced and names whose directory is not
-// synced.
-type Disk interface {
-	// Create creates a file, or truncates an existing one.
-	Create(path string) (File, error)
-	// Rename renames a file and replaces an existing one.
-	Rename(from, to string) error
-	Remove(path string) error
-	// SyncDir syncs the names of a directory to the disk.
-	SyncDir(path string) error
-}
-
-// File is an open file of a Disk.
-type File interface {
-	io.WriteCloser
-	// Sync syncs the content to the disk.
-	Sync() error
-}
-
-// ReplaceOn is Replace on any Disk.
-func ReplaceOn(disk Disk, path string, content []byte) error {
-	temporary := path + ".tmp"
-	f, err := disk.Create(temporary)
-	if err != nil {
-		return err
-	}
-
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = disk.Rename(temporary, path)
-	}
-
-	if err != nil {
-		return errors.Join(err, disk.Remove(temporary))
-	}
-
-	return disk.SyncDir(filepath.Dir(path))
-}
-
-// osDisk is the file system of the operating system.
-type osDisk struct{}
-
-func (osDisk) Create(path string) (File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-}
-
-func (osDisk) Rename(from, to string) error { return os.Rename(from, to) }
-
-func (osDisk) Remove(path string) error { return os.Remove(path) }
-
-func (osDisk) SyncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Envelope is the file format: a version and the CRC-32C checksum of the content as written.

@@ -5,52 +5,10 @@ package durablefile
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
-
-func TestReplace(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state")
-	for _, content := range []string{"one", "another"} {
-		if err := Replace(path, []byte(content)); err != nil {
-			t.Fatal(err)
-		}
-
-		if got, err := os.ReadFile(path); err != nil || string(got) != content {
-			t.Errorf("the file has %q, %v, want %q", got, err, content)
-		}
-	}
-
-	if _, err := os.Stat(path + ".tmp"); !os.IsNotExist(err) {
-		t.Errorf("something was left beside the file: %v", err)
-	}
-}
-
-// TestReplaceFails checks that the previous content stays after a failure.
-func TestReplaceFails(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "state")
-	if err := Replace(path, []byte("old")); err != nil {
-		t.Fatal(err)
-	}
-
-	// A directory instead of the temporary file makes the write fail, as a full disk would.
-	if err := os.MkdirAll(filepath.Join(path+".tmp", "full"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-
-	if err := Replace(path, []byte("new")); err == nil {
-		t.Error("Replace with a blocked temporary file = nil, want an error")
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
-		t.Errorf("the file has %q, %v, want the old content", got, err)
-	}
-	if err := Replace(filepath.Join(dir, "nowhere", "state"), nil); err == nil {
-		t.Error("Replace without a directory = nil, want an error")
-	}
-}
 
 func TestSeal(t *testing.T) {
 	sealed, err := Seal(3, map[string]int{"a": 1})

@@ -25,6 +25,7 @@ import (
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/oncelog"
 	"crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/component/backoff"
 )
 
 const (
@@ -188,7 +189,7 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, want *topologyv1
 		return // The agent stops.
 
 	case err != nil:
-		m.backoff = min(max(2*m.backoff, minBackoff), maxBackoff)
+		m.backoff = backoff.Exponential{First: minBackoff, Last: maxBackoff}.Next(m.backoff)
 		m.nextSync = now.Add(m.backoff)
 		m.problems.Error("write", "writing the NodeResourceTopology; retrying", err)
 
@@ -214,7 +215,7 @@ func (m *Manager) scheduleNext(now time.Time, op operation, changed bool, want *
 		return
 
 	case op == operationPatch && !changed && !m.config.DryRun:
-		m.conflictBackoff = min(max(2*m.conflictBackoff, 2*resyncInterval), maxConflictBackoff)
+		m.conflictBackoff = backoff.Exponential{First: 2 * resyncInterval, Last: maxConflictBackoff}.Next(m.conflictBackoff)
 		m.nextSync = now.Add(m.conflictBackoff)
 		m.config.Log.Info("corrected the NodeResourceTopology after a change by another client; comparing it less often", "next", m.conflictBackoff.String())
 

@@ -19,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"crane.io/crane/internal/component/backoff"
 )
 
 const (
@@ -26,10 +28,10 @@ const (
 	queueSize = 50
 	// minInterval is the minimum time between two deliveries.
 	minInterval = 10 * time.Second
-	// maxAttempts is the number of requests for the same events; the wait between two starts at firstRetry and is multiplied by retryFactor.
+	// maxAttempts is the number of requests for the same events; the delay between two doubles from firstRetry to lastRetry.
 	maxAttempts = 5
-	firstRetry  = 2 * time.Second
-	retryFactor = 4
+	firstRetry  = 10 * time.Second
+	lastRetry   = 2 * time.Minute
 	// requestTimeout bounds one request.
 	requestTimeout = 10 * time.Second
 	// maxURLFile bounds the size of the file with the URL.
@@ -151,15 +153,13 @@ func (s *Sender) deliver(ctx context.Context, all []Event, dropped int) error {
 		return fmt.Errorf("encoding events: %w", err)
 	}
 
-	pause := firstRetry
+	delays := backoff.Exponential{First: firstRetry, Last: lastRetry}
 	for attempt := 1; ; attempt++ {
 		err = s.post(ctx, body)
 		var permanent permanentError
-		if err == nil || errors.As(err, &permanent) || attempt == maxAttempts || !s.wait(ctx, pause) {
+		if err == nil || errors.As(err, &permanent) || attempt == maxAttempts || !s.wait(ctx, delays.After(attempt)) {
 			return err
 		}
-
-		pause *= retryFactor
 	}
 }
 

@@ -21,6 +21,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"crane.io/crane/internal/component/atomicfile"
 )
 
 const (
@@ -277,15 +279,10 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// writeFile replaces path atomically, so that a reader or an interrupted start never sees a partial file.
+// writeFile replaces a file, so that a reader or an interrupted start never sees a part of it.
 func writeFile(path string, data []byte) error {
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-
-	if err := os.Rename(tmp, path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	if err := atomicfile.Write(path, data); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 
 	return nil

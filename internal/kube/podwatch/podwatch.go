@@ -18,6 +18,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"crane.io/crane/internal/component/backoff"
 )
 
 const (
@@ -54,7 +56,8 @@ type Watcher struct {
 // Run lists and watches until ctx ends. It starts again, after a delay, whenever the watch is lost, and at once when again
 // receives a value.
 func (w Watcher) Run(ctx context.Context, visitor Handler, again <-chan struct{}) {
-	pause := minBackoff
+	delays := backoff.Exponential{First: minBackoff, Last: maxBackoff}
+	pause := delays.First
 	for ctx.Err() == nil {
 		began := w.Clock.Now()
 		err := w.follow(ctx, visitor, again)
@@ -63,7 +66,7 @@ func (w Watcher) Run(ctx context.Context, visitor Handler, again <-chan struct{}
 		}
 
 		if w.Clock.Since(began) > maxBackoff {
-			pause = minBackoff
+			pause = delays.First
 		}
 
 		ctrl.LoggerFrom(ctx).WithName(w.Name).V(1).Info("watch on pods ended", "reason", err.Error(), "retryAfter", pause.String())
@@ -74,7 +77,7 @@ func (w Watcher) Run(ctx context.Context, visitor Handler, again <-chan struct{}
 		case <-timer.C():
 		}
 
-		pause = min(2*pause, maxBackoff)
+		pause = delays.Next(pause)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"crane.io/crane/internal/component/atomicfile"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/series"
 )
@@ -50,7 +51,6 @@ const (
 	formatDir       = "v3"
 	daySuffix       = ".day"
 	fingerprintFile = "fingerprint.json"
-	tempPrefix      = ".tmp-"
 	// maxFile bounds the size of a file, in bytes; a day of 100,000 containers is much smaller.
 	maxFile = 512 << 20
 )
@@ -267,7 +267,7 @@ func (s *serverCache) write(d *dayUsage, req metrics.UsageRequest) error {
 	}
 
 	name := s.prefix(req) + hashOf(strings.Join(req.Namespaces, " ")) + daySuffix
-	if err := writeAtomic(filepath.Join(folder, name), raw); err != nil {
+	if err := atomicfile.Write(filepath.Join(folder, name), raw); err != nil {
 		return err
 	}
 
@@ -286,26 +286,7 @@ func (s *serverCache) write(d *dayUsage, req metrics.UsageRequest) error {
 	}
 
 	s.newest = d.day
-	return writeAtomic(filepath.Join(s.dir, fingerprintFile), raw)
-}
-
-// writeAtomic writes a temporary file and renames it.
-func writeAtomic(path string, raw []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix)
-	if err != nil {
-		return err
-	}
-
-	_, err = f.Write(raw)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-
-	return nil
+	return atomicfile.Write(filepath.Join(s.dir, fingerprintFile), raw)
 }
 
 func (s *serverCache) warn(text string) {
@@ -356,7 +337,7 @@ func (c *Cache) Prune() error {
 	now := c.Now()
 	total := int64(0)
 	for _, f := range files {
-		stale := strings.HasPrefix(filepath.Base(f.path), tempPrefix)
+		stale := atomicfile.IsTemporary(f.path)
 		if total += f.size; stale || now.Sub(f.written) > c.MaxAge || total > c.MaxBytes {
 			total -= f.size
 			errs = append(errs, ignoreNotExist(os.Remove(f.path)))
@@ -409,5 +390,5 @@ func (c *Cache) listFiles(format string) (files []cacheFile, dirs []string, err 
 func (c *Cache) isCacheFile(name string, written time.Time) bool {
 	const maxWriteTime = time.Hour
 	return strings.HasSuffix(name, daySuffix) || name == fingerprintFile ||
-		strings.HasPrefix(name, tempPrefix) && c.Now().Sub(written) > maxWriteTime
+		atomicfile.IsTemporary(name) && c.Now().Sub(written) > maxWriteTime
 }

@@ -416,7 +416,7 @@ func TestPrune(t *testing.T) {
 	}
 
 	foreign := filepath.Join(d.cache.Dir, formatDir, "notes.txt")
-	torn := filepath.Join(d.cache.Dir, formatDir, tempPrefix+"1")
+	torn := filepath.Join(d.cache.Dir, formatDir, "day.1.tmp")
 
 	days := d.files(daySuffix)
 	if len(days) != 10 {

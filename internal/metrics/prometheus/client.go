@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"crane.io/crane/internal/component/backoff"
 	"crane.io/crane/internal/metrics"
 )
 
@@ -111,7 +112,8 @@ func (c *client) call(ctx context.Context, r request, read func(io.Reader) error
 	}
 	defer release()
 
-	delay := firstDelay
+	delays := backoff.Exponential{First: firstDelay, Last: longestDelay}
+	delay := delays.First
 	for attempt := 1; ; attempt++ {
 		err := c.attempt(ctx, r, read)
 		if err == nil {
@@ -138,7 +140,7 @@ func (c *client) call(ctx context.Context, r request, read func(io.Reader) error
 			return &interruptedError{c.base.Redacted(), err}
 		}
 
-		delay = min(2*delay, longestDelay)
+		delay = delays.Next(delay)
 		c.count(func(s *metrics.Stats) { s.Retries++ })
 	}
 }

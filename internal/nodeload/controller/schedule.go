@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"crane.io/crane/internal/component/backoff"
 	"crane.io/crane/pkg/nodeload"
 )
 
@@ -63,13 +64,10 @@ func (s *schedule) succeeded(m nodeload.Metric, now time.Time) {
 
 // failed sets the retry of a metric and reports whether this was the first failure in a row.
 func (s *schedule) failed(m nodeload.Metric, now time.Time) (first bool) {
-	pause := m.Period
-	if n := s.failures[m.Name]; n < 20 {
-		pause = min(pause, firstRetry<<n)
-	}
-
 	s.failures[m.Name]++
-	s.next[m.Name] = now.Add(pause)
+	delays := backoff.Exponential{First: firstRetry, Last: m.Period}
+	s.next[m.Name] = now.Add(delays.After(s.failures[m.Name]))
+
 	return s.failures[m.Name] == 1
 }
 

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"crane.io/crane/internal/component/backoff"
 )
 
 // reads has the running reads and what the source answered. It decides which batch is read next. The lock of the Predictor guards it.
@@ -160,7 +162,7 @@ func (r *reads) recordSource(err error, now time.Time) {
 	}
 
 	r.pauses++
-	r.resume = now.Add(backoff(firstPause, lastPause, r.pauses))
+	r.resume = now.Add(backoff.Exponential{First: firstPause, Last: lastPause}.After(r.pauses))
 }
 
 // isExpensive reports whether a failure is that of an expression and not of the source, since the source has answered another query lately, or

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"crane.io/crane/internal/component/backoff"
 	"crane.io/crane/internal/metrics"
 )
 
@@ -223,10 +224,10 @@ func (c *Config) reschedule(e *entry, was phase, err error, isQueryError bool, n
 	switch {
 	case isQueryError:
 		e.failures++
-		e.due = now.Add(backoff(c.Refresh, lastRetry, e.failures))
+		e.due = now.Add(backoff.Exponential{First: c.Refresh, Last: lastRetry}.After(e.failures))
 	case err != nil && e.plan.query.Expression != "": // Others probe the source first.
 		e.failures++
-		e.due = now.Add(backoff(2*firstPause, lastPause, e.failures))
+		e.due = now.Add(backoff.Exponential{First: 2 * firstPause, Last: lastPause}.After(e.failures))
 
 	case err != nil:
 		e.due = now // as soon as the source is queried again
@@ -257,10 +258,6 @@ func (c *Config) nextRefresh(e *entry, now time.Time) time.Time {
 	}
 
 	return next
-}
-
-func backoff(first, last time.Duration, n int) time.Duration {
-	return min(last, first<<min(n-1, 16))
 }
 
 // batches joins due entries, live ones first; mu is held.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"crane.io/crane/internal/component/atomicfile"
 	"crane.io/crane/internal/metrics"
 )
 
@@ -107,13 +108,7 @@ func (s *store) write(key Key, c checkpoint) error {
 		return fmt.Errorf("writing the checkpoint of %s: all checkpoints would have more than %d MiB", c.Query, s.maxBytes>>20)
 	}
 
-	// A rename replaces the old file at once.
-	part := s.file(key) + ".part"
-	if err := os.WriteFile(part, content, 0o600); err != nil {
-		return fmt.Errorf("writing the checkpoint of %s: %w", c.Query, err)
-	}
-
-	if err := os.Rename(part, s.file(key)); err != nil {
+	if err := atomicfile.Write(s.file(key), content); err != nil {
 		return fmt.Errorf("writing the checkpoint of %s: %w", c.Query, err)
 	}
 
@@ -240,7 +235,7 @@ func (s *store) prune(requested map[string]bool) error {
 	var errs []error
 	for _, f := range files {
 		name := f.Name()
-		ours := strings.HasSuffix(name, ".ckpt") || strings.HasSuffix(name, ".ckpt.part")
+		ours := strings.HasSuffix(name, ".ckpt") || strings.HasSuffix(name, ".ckpt.part") || atomicfile.IsTemporary(name)
 		if f.IsDir() || !ours || requested[strings.TrimSuffix(name, storeSuffix)] && strings.HasSuffix(name, storeSuffix) || s.isNewer(name) {
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/component/backoff"
 	"crane.io/crane/internal/kube/workload"
 )
 
@@ -84,8 +85,8 @@ func (f failure) exhausted() bool { return f.tries >= maxTries }
 // evaluated is not evaluated again.
 const maxSelectorTries = 16
 
-// retryDelay returns the backoff after a number of tries.
-func retryDelay(tries int) time.Duration { return min(firstRetry<<min(tries, 16), lastRetry) }
+// retryDelays are those of targets and selectors.
+var retryDelays = backoff.Exponential{First: firstRetry, Last: lastRetry}
 
 // progressStore holds the progress of unfinished runs by the name of their rule.
 type progressStore struct {
@@ -142,7 +143,7 @@ func (p *progress) record(results []taskResult, now time.Time) {
 		}
 
 		tries := p.failed[r.id].tries
-		p.failed[r.id] = failure{err: r.err, tries: tries + 1, retryAt: now.Add(retryDelay(tries))}
+		p.failed[r.id] = failure{err: r.err, tries: tries + 1, retryAt: now.Add(retryDelays.After(tries + 1))}
 	}
 }
 
@@ -159,7 +160,7 @@ func (p *progress) recordSelectors(failures []error, limit time.Duration, now ti
 		p.selectorsSince = now
 	}
 	if !now.Before(p.selectors.retryAt) { // Retries of targets resolve the selectors in between.
-		p.selectors = failure{err: failures[i], tries: p.selectors.tries + 1, retryAt: now.Add(retryDelay(p.selectors.tries))}
+		p.selectors = failure{err: failures[i], tries: p.selectors.tries + 1, retryAt: now.Add(retryDelays.After(p.selectors.tries + 1))}
 	}
 
 	if p.selectors.tries >= maxSelectorTries || limit > 0 && p.selectors.retryAt.Sub(p.selectorsSince) >= limit {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"crane.io/crane/internal/component/atomicfile"
 	"crane.io/crane/internal/kube/pki"
 	"crane.io/crane/internal/testbed/loopback"
 )
@@ -219,12 +219,8 @@ func writeKubeconfig(path, user string, config *rest.Config) error {
 		return fmt.Errorf("encoding the kubeconfig of %s: %w", user, err)
 	}
 
-	// A rename is atomic: components never read half a file.
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return fmt.Errorf("writing kubeconfig of %s: %w", user, err)
-	}
-
-	if err := os.Rename(path+".new", path); err != nil {
+	// Components read it while it is written.
+	if err := atomicfile.Write(path, data); err != nil {
 		return fmt.Errorf("writing kubeconfig of %s: %w", user, err)
 	}
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"crane.io/crane/internal/component/backoff"
 )
 
 // RestartPolicy defines what happens after an unrequested exit.
@@ -120,11 +122,12 @@ func (e Exit) String() string {
 
 // backoff returns the wait before the next start, given the previous wait (0 for none) and the uptime.
 func (s Spec) backoff(last, uptime time.Duration) time.Duration {
-	if last == 0 || uptime >= s.MaxBackoff {
-		return s.MinBackoff
+	delays := backoff.Exponential{First: s.MinBackoff, Last: s.MaxBackoff}
+	if uptime >= s.MaxBackoff {
+		return delays.First
 	}
 
-	return min(2*last, s.MaxBackoff)
+	return delays.Next(last)
 }
 
 // ParentPipeEnv is set to "stdin" in the environment of every process started by this package: its standard input is a

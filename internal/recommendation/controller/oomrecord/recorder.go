@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/internal/component/backoff"
 	"crane.io/crane/internal/kube/podwatch"
 	"crane.io/crane/pkg/oom"
 )
@@ -189,7 +190,8 @@ func (r *Recorder) write(ctx context.Context) {
 	clean := r.cfg.Clock.NewTicker(r.cfg.CleanEvery)
 	defer clean.Stop()
 
-	pause := firstRetry
+	delays := backoff.Exponential{First: firstRetry, Last: lastRetry}
+	pause := delays.First
 	wait := time.Duration(0) // The ledger is read immediately.
 	for {
 		if wait >= 0 && !r.sleep(ctx, wait) {
@@ -205,12 +207,12 @@ func (r *Recorder) write(ctx context.Context) {
 			r.cfg.Metrics.failures.Inc()
 			log.Error(err, "writing OOM kills", "retryIn", pause.String())
 			wait = pause
-			pause = min(2*pause, lastRetry)
+			pause = delays.Next(pause)
 			continue
 		}
 
 		wait = writeDelay
-		pause = firstRetry
+		pause = delays.First
 
 		select {
 		case <-ctx.Done():

@@ -1,14 +1,14 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package durablefile_test
+package atomicfile_test
 
 import (
 	"fmt"
 	"slices"
 	"testing"
 
-	"crane.io/crane/internal/agent/durablefile"
+	"crane.io/crane/internal/component/atomicfile"
 	"crane.io/crane/test/powerlossfs"
 )
 
@@ -20,7 +20,7 @@ func TestPowerLoss(t *testing.T) {
 			disk := powerlossfs.New()
 			want := []string{"none"}
 			for _, content := range begin {
-				if err := durablefile.ReplaceOn(disk, path, []byte(content)); err != nil {
+				if err := atomicfile.ReplaceOn(disk, path, []byte(content)); err != nil {
 					t.Fatal(err)
 				}
 
@@ -38,7 +38,7 @@ func TestPowerLoss(t *testing.T) {
 				}
 			}
 
-			if err := durablefile.ReplaceOn(disk, path, []byte("new")); err != nil {
+			if err := atomicfile.ReplaceOn(disk, path, []byte("new")); err != nil {
 				t.Fatal(err)
 			}
 
@@ -58,11 +58,11 @@ type unsyncedDisk struct {
 	content, names bool // are synced
 }
 
-type unsyncedFile struct{ durablefile.File }
+type unsyncedFile struct{ atomicfile.File }
 
 func (unsyncedFile) Sync() error { return nil }
 
-func (c unsyncedDisk) Create(path string) (durablefile.File, error) {
+func (c unsyncedDisk) Create(path string) (atomicfile.File, error) {
 	f, err := c.Disk.Create(path)
 	if !c.content {
 		f = unsyncedFile{f}
@@ -87,11 +87,11 @@ func TestPowerLossWithoutSync(t *testing.T) {
 		want           string
 	}{{false, true, "have ne"}, {true, false, "have old"}} {
 		disk := powerlossfs.New()
-		if err := durablefile.ReplaceOn(disk, path, []byte("old")); err != nil {
+		if err := atomicfile.ReplaceOn(disk, path, []byte("old")); err != nil {
 			t.Fatal(err)
 		}
 
-		if err := durablefile.ReplaceOn(unsyncedDisk{disk, test.content, test.names}, path, []byte("newer")); err != nil {
+		if err := atomicfile.ReplaceOn(unsyncedDisk{disk, test.content, test.names}, path, []byte("newer")); err != nil {
 			t.Fatal(err)
 		}
 
