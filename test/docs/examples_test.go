@@ -51,7 +51,17 @@ func newChecker(t *testing.T) *checker {
 		return err == nil
 	}}
 
-	for _, m := range regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`).FindAllStringSubmatch(readPage(t, "Makefile"), -1) {
+	included, err := filepath.Glob(filepath.Join(root, "mk", "*.mk"))
+	if err != nil || len(included) == 0 {
+		t.Fatalf("makefiles in mk: %v, %v; want some", included, err)
+	}
+
+	makefiles := readPage(t, "Makefile")
+	for _, file := range included {
+		makefiles += "\n" + readPage(t, "mk/"+filepath.Base(file))
+	}
+
+	for _, m := range regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`).FindAllStringSubmatch(makefiles, -1) {
 		c.targets = append(c.targets, m[1])
 	}
 

@@ -93,7 +93,7 @@ func TestWorkflows(t *testing.T) {
 		t.Fatalf("workflows %v: %v, want two or more", files, err)
 	}
 
-	makefile := read(t, root, "Makefile")
+	makefile := readMakefiles(t)
 	pinned := regexp.MustCompile(`^[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 	uses := regexp.MustCompile(`\buses: *(.*)`)
 
@@ -139,7 +139,7 @@ func TestNightly(t *testing.T) {
 		t.Errorf("schedule %v of %q, want a schedule with vulncheck, audit-web and nightly", w.On.Schedule, all)
 	}
 
-	_, recipe, _ := strings.Cut(read(t, root, "Makefile"), "\nnightly:")
+	_, recipe, _ := strings.Cut(readMakefiles(t), "\nnightly:")
 	recipe, _, _ = strings.Cut(recipe, "\n\n")
 	for _, target := range []string{"test-rbac", "vulncheck audit-web"} {
 		if !strings.Contains(recipe+"\n", "$(MAKE) "+target+"\n") {
@@ -148,13 +148,30 @@ func TestNightly(t *testing.T) {
 	}
 }
 
+// readMakefiles returns the Makefile and those that it includes.
+func readMakefiles(t *testing.T) string {
+	t.Helper()
+
+	included, err := filepath.Glob(root + "/mk/*.mk")
+	if err != nil || len(included) == 0 {
+		t.Fatalf("makefiles in mk: %v, %v; want some", included, err)
+	}
+
+	all := read(t, root, "Makefile")
+	for _, file := range included {
+		all += "\n" + read(t, root, "mk/"+filepath.Base(file))
+	}
+
+	return all
+}
+
 // releasedNames are the images and the chart of a release.
 func releasedNames(t *testing.T) []string {
 	t.Helper()
 
-	images := regexp.MustCompile(`(?m)^IMAGES := (.+)$`).FindStringSubmatch(read(t, root, "Makefile"))
+	images := regexp.MustCompile(`(?m)^IMAGES := (.+)$`).FindStringSubmatch(readMakefiles(t))
 	if images == nil {
-		t.Fatal("no IMAGES in the Makefile, want it")
+		t.Fatal("no IMAGES in the makefiles, want it")
 	}
 
 	return append(strings.Fields(images[1]), "charts/crane")
