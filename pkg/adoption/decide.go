@@ -54,10 +54,13 @@ func decide(in Input) Plan {
 
 	p.State.Recommendation = in.Recommendation
 	p.State.Reach = in.Reach
-	if reason := findRegression(in, p.State); reason != "" {
+	if reason := findCreationRefusal(in, p.State); reason != "" {
+		p = undo(in, p, reason)
+	} else if reason := findRegression(in, p.State); reason != "" {
 		p = rollBack(in, p, reason)
 	}
 
+	p = restoreTemplate(in, p)
 	if p.State.Phase == RollingBack {
 		p, _ = finishRollback(in, p).withTargets(in)
 		return p
@@ -67,6 +70,7 @@ func decide(in Input) Plan {
 	p = react(in, p)
 	p = advance(in, p)
 	p = lower(in, p)
+	p = giveNewPods(in, p)
 	p = changePods(in, p)
 	p, _ = p.withTargets(in)
 
@@ -108,6 +112,15 @@ func raise(in Input, p Plan) Plan {
 	if reason := cmp.Or(in.Blocked, in.Allowance.BreakerOpen); reason != "" {
 		p.Summary = reason
 		return p
+	}
+
+	// Pods of the raised size may be the ones that were not created.
+	if p.State.Uncreatable && in.Now.Before(p.State.HeldUntil) {
+		return p
+	}
+
+	if reason := in.Creation.refusalOf(to); reason != "" {
+		return p.withSummary("%s", refusedSummary("raised", to, reason)).withRequeue(in.Policy.PollInterval)
 	}
 
 	s := start(in, p.State)
@@ -184,9 +197,13 @@ func hold(in Input, p Plan) Plan {
 	}
 
 	p.State.Reason = ""
+	p.State.Uncreatable = false
 	p.State = p.State.enter(Resting, in.Now)
 	return p
 }
+
+// asRecommended is the summary of a workload whose pods have the desired size.
+const asRecommended = "as recommended"
 
 // lower starts the next step down if nothing prevents it.
 func lower(in Input, p Plan) Plan {
@@ -201,8 +218,12 @@ func lower(in Input, p Plan) Plan {
 
 	to, changed := Lower(currentSize(in, p.State), in.DesiredSize, policy, in.MinHealthy)
 	if !changed {
-		p.Summary = cmp.Or(p.Summary, "as recommended")
+		p.Summary = cmp.Or(p.Summary, asRecommended)
 		return p
+	}
+
+	if reason := in.Creation.refusalOf(to); reason != "" {
+		return p.withSummary("%s", refusedSummary("lowered", to, reason)).withRequeue(in.Policy.PollInterval)
 	}
 
 	if reason := delayReason(in); reason != "" {
@@ -232,6 +253,8 @@ func delayReason(in Input) string {
 	switch {
 	case in.RolloutInProgress:
 		return "a roll-out is in progress"
+	case in.Creation.Missing > 0 && !in.Creation.RefusedAt.IsZero() && !in.Creation.ByQuota: // Lower requests need less of a quota.
+		return units.FormatCount(in.Creation.Missing, "pod") + " cannot be created: " + in.Creation.Message
 	case len(in.Pods) == 0:
 		return "no pod is running that could be watched"
 	}
@@ -242,11 +265,11 @@ func delayReason(in Input) string {
 // changePods resizes running pods to the current size.
 func changePods(in Input, p Plan) Plan {
 	if p.State.Phase == Untouched || p.State.Phase == Stopped {
-		return p
+		return describeOutcome(in, p, podChanges{})
 	}
 
 	changes := planResizes(in, p.State, p.State.Current)
-	p = p.withChanges(changes)
+	p = describeOutcome(in, p.withChanges(changes), changes)
 
 	if changes.remaining > 0 {
 		return p.withRequeue(in.Policy.PollInterval)
@@ -267,6 +290,13 @@ func rollBack(in Input, p Plan, reason string) Plan {
 	s.Current = s.Previous.Clone()
 	s.Reason = reason
 	s.Rollbacks++
+
+	// Pods had this size before the step, so new ones get it without another proof.
+	s.NewPods = nil
+	if !s.Current.Equal(s.Original) && s.Current.Replicas == nil {
+		size := s.Current.Clone()
+		s.NewPods = &size
+	}
 	p.State = s
 
 	return p
@@ -340,7 +370,8 @@ func updateTemplate(in Input, p Plan) Plan {
 
 	to := p.State.Current.Clone()
 	if p.State.Template == nil || !p.State.Template.Equal(to) {
-		if in.Allowance.WindowClosed != "" || in.Allowance.BreakerOpen != "" || in.Blocked != "" || in.RolloutInProgress {
+		unproven := !p.State.givesNewPods(p.State.Current) // The roll-out creates pods of this size.
+		if in.Allowance.WindowClosed != "" || in.Allowance.BreakerOpen != "" || in.Blocked != "" || in.RolloutInProgress || unproven {
 			return p.withRequeue(in.Policy.PollInterval)
 		}
 

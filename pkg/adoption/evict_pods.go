@@ -93,9 +93,9 @@ func planRecreation(in Input, s State, goal Size) podChanges {
 		switch {
 		case p.NotResizable != "" || p.size().Equal(to):
 		case reason != "":
-			changes.remarkf("pod %s: %s", p.Name, reason)
+			changes.excludef("pod %s: %s", p.Name, reason)
 		case !s.isKnownSize(p):
-			changes.remarkf(unknownSizeRemark, p.Name, p.size().restrictTo(goal))
+			changes.excludef(unknownSizeRemark, p.Name, p.size().restrictTo(goal))
 		case changes.evictable(in, s, p):
 			all = append(all, newEviction(p, goal, to, "the update mode is Recreate"))
 		}
@@ -165,7 +165,7 @@ func (c *podChanges) evictable(in Input, s State, p Pod) bool {
 		return true
 	}
 
-	c.remarkf("pod %s was created without the adopted size: the webhook for new pods did not change it, so it is not evicted", p.Name)
+	c.excludef("pod %s was created without the adopted size: the webhook for new pods did not change it, so it is not evicted", p.Name)
 	return false
 }
 
@@ -176,7 +176,9 @@ func createdBeforeChange(in Input, s State, p Pod) bool {
 
 // changedAt returns when the current size was stored.
 func changedAt(in Input, s State) time.Time {
-	if !s.Current.Equal(in.State.Current) || in.State.Phase == Untouched {
+	given, wasGiven := s.NewPodSize()
+	before, wasGivenBefore := in.State.NewPodSize()
+	if !s.Current.Equal(in.State.Current) || in.State.Phase == Untouched || wasGiven && (!wasGivenBefore || !given.Equal(before)) {
 		return in.Now
 	}
 
@@ -209,6 +211,9 @@ func limitEvictions(in Input, s State, all []Eviction) podChanges {
 		return changes
 	case in.RolloutInProgress || running < int(in.DesiredReplicas):
 		changes.remarkf("a roll-out is in progress, or a pod is missing: none is evicted until that is over")
+		return changes
+	case !s.givesNewPods(s.Current) && !s.Current.Equal(s.Original):
+		changes.remarkf("no pod is evicted while new pods do not get the size")
 		return changes
 	case in.Now.Before(changedAt(in, s).Add(webhookDelay)):
 		changes.requeueAfter = shorterWait(in.Policy.PollInterval, webhookDelay)

@@ -45,6 +45,10 @@ type Input struct {
 
 	Pods    []Pod
 	Signals Signals
+	// Creation is what is known of the creation of pods. Bounds are the objects of the namespace that bound the desired size, each with what
+	// it allows.
+	Creation Creation
+	Bounds   []string
 	// Demands are the containers whose CPU usage exceeded the request within the last minutes, by which single pods are raised; none
 	// where no reaction acts on the workload. Reaction has the headroom and the hold.
 	Demands  []Demand

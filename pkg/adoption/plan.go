@@ -41,6 +41,8 @@ type Plan struct {
 	// Summary describes the progress in one line; Remarks concern single pods.
 	Summary string
 	Remarks []string
+	// newPodsRemark says why new pods do not get the current size.
+	newPodsRemark string
 	// RequeueAfter is the time until the next decision; 0 waits for a change of the workload.
 	RequeueAfter time.Duration
 }
@@ -101,8 +103,9 @@ type podChanges struct {
 	evictions []Eviction
 	replicas  *int32
 	remarks   []string
-	// remaining counts the pods that do not have the size yet.
+	// remaining counts the pods that do not have the size yet, excluded those that cannot get it.
 	remaining    int
+	excluded     int
 	requeueAfter time.Duration
 }
 
@@ -112,6 +115,12 @@ func (c *podChanges) remarkf(format string, args ...any) {
 	}
 }
 
+// excludef adds a remark on a pod that cannot get the size now.
+func (c *podChanges) excludef(format string, args ...any) {
+	c.excluded++
+	c.remarkf(format, args...)
+}
+
 // merge returns both changes in one.
 func (c podChanges) merge(other podChanges) podChanges {
 	c.resizes = append(c.resizes, other.resizes...)
@@ -119,6 +128,7 @@ func (c podChanges) merge(other podChanges) podChanges {
 	c.remarks = append(c.remarks, other.remarks...)
 	c.remarks = c.remarks[:min(len(c.remarks), maxRemarks)]
 	c.remaining += other.remaining
+	c.excluded += other.excluded
 	c.requeueAfter = shorterWait(c.requeueAfter, other.requeueAfter)
 
 	return c

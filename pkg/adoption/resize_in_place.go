@@ -48,11 +48,11 @@ func planInPlaceResizes(in Input, s State, goal Size) podChanges {
 		to, reason := p.InPlaceSize(s.raisedSize(p, goal, in.Now))
 		switch {
 		case reason != "":
-			changes.remarkf("pod %s: %s", p.Name, reason)
+			changes.excludef("pod %s: %s", p.Name, reason)
 
 		case p.size().Equal(to):
 			if remark := p.resizeRemark(); remark != "" {
-				changes.remarkf("%s", remark)
+				changes.excludef("%s", remark)
 				changes.requeueAfter = in.Policy.Settle // The node reports the result later.
 			}
 
@@ -61,7 +61,7 @@ func planInPlaceResizes(in Input, s State, goal Size) podChanges {
 			}
 
 		case !s.isKnownSize(p):
-			changes.remarkf(unknownSizeRemark, p.Name, p.size().restrictTo(goal))
+			changes.excludef(unknownSizeRemark, p.Name, p.size().restrictTo(goal))
 
 		default:
 			changes.remaining++

@@ -72,6 +72,9 @@ func (s *Size) addContainer(name string) {
 // Empty reports whether the size has no amounts.
 func (s Size) Empty() bool { return len(s.amounts()) == 0 }
 
+// selectsAny reports whether the size has a container, with or without amounts, or a number of replicas.
+func (s Size) selectsAny() bool { return len(s.Containers) > 0 || s.Replicas != nil }
+
 // amounts lists the amounts that are set, in a fixed order.
 func (s Size) amounts() []amount {
 	var out []amount

@@ -56,9 +56,13 @@ type State struct {
 	// Original is the size of the pod template before adoption, and Owner the field manager that had set it.
 	Original Size   `json:"earlier,omitzero"`
 	Owner    string `json:"owner,omitempty"`
-	// Previous is the size before the last step; Current is the size of running and new pods now.
+	// Previous is the size before the last step; Current is the size that running pods should have now.
 	Previous Size `json:"before,omitzero"`
 	Current  Size `json:"current,omitzero"`
+	// NewPods is the size that new pods get; nil while that is the size of their template.
+	NewPods *Size `json:"newPods,omitempty"`
+	// Uncreatable reports that the last step was undone because pods with its size were not created.
+	Uncreatable bool `json:"uncreatable,omitempty"`
 	// Template is the size written into the pod template, nil if none was; TemplateSeen reports that it was read back.
 	Template     *Size `json:"template,omitempty"`
 	TemplateSeen bool  `json:"templateSeen,omitempty"`
@@ -100,6 +104,11 @@ func (s State) Clone() State {
 		out.Template = &t
 	}
 
+	if s.NewPods != nil {
+		size := s.NewPods.Clone()
+		out.NewPods = &size
+	}
+
 	out.Outcomes = slices.Clone(s.Outcomes)
 	out.AdjustedTargets = slices.Clone(s.AdjustedTargets)
 	out.Raised = slices.Clone(s.Raised)
@@ -113,16 +122,6 @@ func (s State) Clone() State {
 
 // UnderWay reports whether something is being lowered or watched, which counts against the budgets.
 func (s State) UnderWay() bool { return s.Phase == Lowering || s.Phase == Watching }
-
-// NewPodSize returns the size of new pods; ok is false while new pods keep the size of their template.
-func (s State) NewPodSize() (size Size, ok bool) {
-	switch s.Phase {
-	case Untouched, Withdrawing, Stopped:
-		return Size{}, false
-	default:
-		return s.Current, !s.Current.Empty()
-	}
-}
 
 // enter returns the state in another phase.
 func (s State) enter(phase Phase, now time.Time) State {
@@ -192,7 +191,12 @@ func (s State) validate() error {
 		return fmt.Errorf("unknown reach %q", s.Reach)
 	}
 
-	for name, size := range map[string]Size{"earlier": s.Original, "before": s.Previous, "current": s.Current} {
+	sizes := map[string]Size{"earlier": s.Original, "before": s.Previous, "current": s.Current}
+	if s.NewPods != nil {
+		sizes["newPods"] = *s.NewPods
+	}
+
+	for name, size := range sizes {
 		for _, a := range size.amounts() {
 			if v, _ := size.get(a); v < 0 {
 				return fmt.Errorf("%s: %s: must not be negative", name, a.container)
@@ -206,8 +210,8 @@ func (s State) validate() error {
 		}
 	}
 
-	// The original size of a container without requests has no amounts.
-	if len(s.Original.Containers) == 0 && s.Original.Replicas == nil || s.Current.Empty() {
+	// The size of a container without requests has no amounts.
+	if !s.Original.selectsAny() || !s.Current.selectsAny() {
 		return fmt.Errorf("phase %s without its sizes", s.Phase)
 	}
 

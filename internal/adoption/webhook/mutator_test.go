@@ -18,7 +18,8 @@ import (
 var _ podwebhook.Mutator = (*Mutator)(nil)
 
 const watching = `{"phase":"Watching","earlier":{"containers":{"app":{"cpuRequest":1000,"memoryRequest":536870912}}},` +
-	`"before":{"containers":{"app":{"cpuRequest":1000,"memoryRequest":536870912}}},"current":{"containers":{"app":{"cpuRequest":800,"memoryRequest":268435456}}},"steps":1}`
+	`"before":{"containers":{"app":{"cpuRequest":1000,"memoryRequest":536870912}}},"current":{"containers":{"app":{"cpuRequest":700,"memoryRequest":268435456}}},` +
+	`"newPods":{"containers":{"app":{"cpuRequest":800,"memoryRequest":268435456}}},"steps":1}`
 
 func newPod(cpu, memory string, change ...func(*corev1.Pod)) *corev1.Pod {
 	controller := true
@@ -93,7 +94,8 @@ func TestMutate_GuaranteedPod(t *testing.T) {
 	})
 
 	const state = `{"phase":"Resting","earlier":{"containers":{"app":{"cpuRequest":1000,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}},` +
-		`"current":{"containers":{"app":{"cpuRequest":800,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}}}`
+		`"current":{"containers":{"app":{"cpuRequest":800,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}},` +
+		`"newPods":{"containers":{"app":{"cpuRequest":800,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}}}`
 	m := NewMutator(func(string, string, string) (Workload, bool, error) {
 		return Workload{Annotations: map[string]string{"analysis.crane.io/adoption": state}}, true, nil
 	})

@@ -1,0 +1,190 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/rightsize"
+)
+
+// refuse makes the creation of a pod fail from now on.
+func (b *fixture) refuse(message string) {
+	b.in.Creation = Creation{Missing: 1, RefusedAt: b.in.Now.Truncate(time.Second), Message: message}
+}
+
+func (b *fixture) expectNewPods(want rightsize.Resources) {
+	b.t.Helper()
+
+	if size, ok := b.in.State.NewPodSize(); !ok || !size.Equal(appSize(want)) {
+		b.t.Errorf("NewPodSize = %s, %t, want %s; %s, remarks %v", size, ok, appSize(want), b.plan.Summary, b.plan.Remarks)
+	}
+}
+
+func (b *fixture) expectNewPodsFromTemplate() {
+	b.t.Helper()
+
+	if size, ok := b.in.State.NewPodSize(); ok {
+		b.t.Errorf("NewPodSize = %s, want none: new pods keep the size of their template; %s", size, b.plan.Summary)
+	}
+}
+
+// TestDecide_UncreatablePods: pods that are not created since a step undo it for running and new pods at once, whatever the phase, and
+// adoption holds.
+func TestDecide_UncreatablePods(t *testing.T) {
+	for name, progress := range map[string]time.Duration{"watching": 3 * time.Minute, "second step": 13 * time.Minute, "resting": 5 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			b := newFixture(t, 4, requests(1000, 1000), requests(500, 1000))
+			b.wait(progress)
+			b.refuse(`pods "web-x" is forbidden: minimum cpu usage per Container is 1`)
+			b.reconcile()
+			b.expectNewPodsFromTemplate()
+			b.wait(time.Minute)
+			b.expectSize(requests(1000, 1000))
+			b.expectPhase(Held)
+
+			if !strings.Contains(b.plan.Summary, "minimum cpu usage per Container is 1") {
+				t.Errorf("summary %q, want the answer of the API server", b.plan.Summary)
+			}
+
+			b.wait(5 * time.Hour)
+			b.expectSize(requests(1000, 1000))
+			b.expectNewPodsFromTemplate()
+		})
+	}
+}
+
+// TestDecide_UncreatableRaisedPods: the hold after pods of a raised size were not created also delays the next raise.
+func TestDecide_UncreatableRaisedPods(t *testing.T) {
+	b := newFixture(t, 4, requests(1000, 1000), requests(2000, 1000))
+	b.wait(3 * time.Minute)
+	b.expectNewPods(requests(2000, 1000))
+	b.refuse("denied by a policy")
+	b.reconcile()
+	b.in.Creation = Creation{}
+	b.wait(5 * time.Hour)
+	b.expectSize(requests(1000, 1000))
+	b.expectNewPodsFromTemplate()
+	b.wait(2 * time.Hour)
+	b.expectSize(requests(2000, 1000))
+}
+
+// TestDecide_UncreatableForAnotherReason: refusals from before a step, by a quota that the original size would exceed even more, and those of
+// a workload without an adopted size undo nothing.
+func TestDecide_UncreatableForAnotherReason(t *testing.T) {
+	lowered := newFixture(t, 4, requests(1000, 1000), requests(500, 1000))
+	lowered.wait(3 * time.Minute)
+
+	for name, creation := range map[string]Creation{
+		"earlier":        {Missing: 1, RefusedAt: noon.Add(-time.Minute), Message: "earlier"},
+		"quota":          {Missing: 1, RefusedAt: lowered.in.Now, Message: "exceeded quota", ByQuota: true},
+		"all pods exist": {RefusedAt: lowered.in.Now, Message: "over"},
+	} {
+		in := lowered.in
+		in.Creation = creation
+		if plan := Decide(in); plan.State.Phase == RollingBack || plan.State.Phase == Held {
+			t.Errorf("%s: phase %s, %s, want no undone step", name, plan.State.Phase, plan.State.Reason)
+		}
+	}
+
+	b := newFixture(t, 4, requests(1000, 1000), requests(500, 1000))
+	b.refuse("webhook denied the request")
+	b.wait(time.Hour)
+	b.expectPhase(Untouched)
+
+	if want := "cannot be created: webhook denied the request"; !strings.Contains(b.plan.Summary, want) {
+		t.Errorf("summary %q, want %q", b.plan.Summary, want)
+	}
+}
+
+// TestDecide_UncreatableTemplate: a size that was written into the template is taken out of it again.
+func TestDecide_UncreatableTemplate(t *testing.T) {
+	b := newFixture(t, 4, requests(1000, 1000), requests(900, 1000))
+	b.in.UpdateTemplate = true
+	b.wait(time.Hour)
+	if want := appSize(requests(900, 1000)); !b.in.Template.Equal(want) {
+		t.Fatalf("template %s, want %s", b.in.Template, want)
+	}
+
+	b.refuse("denied")
+	b.reconcile()
+	b.wait(time.Minute)
+
+	if want := appSize(requests(1000, 1000)); !b.in.Template.Equal(want) || b.in.State.Template != nil {
+		t.Errorf("template %s, recorded %v, want %s and none", b.in.Template, b.in.State.Template, want)
+	}
+
+	b.expectPhase(Held)
+	b.expectSize(requests(1000, 1000))
+}
+
+// TestDecide_NewPodsFollowRunningPods: new pods get a size that a running pod has, and no other.
+func TestDecide_NewPodsFollowRunningPods(t *testing.T) {
+	b := newFixture(t, 2, requests(1000, 1000), requests(800, 1000))
+	b.refusing = map[string]bool{"uid-0": true, "uid-1": true}
+	b.wait(2 * time.Hour)
+	b.expectNewPodsFromTemplate()
+
+	if b.plan.Summary == asRecommended || !strings.Contains(strings.Join(b.plan.Remarks, "\n"), "no running pod has it") {
+		t.Errorf("summary %q, remarks %v, want both to say that the size is not applied", b.plan.Summary, b.plan.Remarks)
+	}
+
+	b.refusing = map[string]bool{"uid-1": true}
+	b.wait(time.Minute)
+	b.expectNewPods(requests(800, 1000))
+}
+
+// TestDecide_NewPodsWhileUnknown: while it is unknown whether pods of a size are created, running pods alone get it, and none is evicted.
+func TestDecide_NewPodsWhileUnknown(t *testing.T) {
+	for reach, want := range map[Reach]rightsize.Resources{InPlace: requests(900, 1000), NewPods: requests(1000, 1000), Recreate: requests(1000, 1000)} {
+		n := newEvictionFixture(t, 4, reach, requests(1000, 1000), requests(900, 1000))
+		n.in.Creation.Unknown = "the dry run timed out"
+		n.wait(time.Hour)
+		n.expectSize(want)
+		n.expectNewPodsFromTemplate()
+
+		if n.created > 0 {
+			t.Errorf("reach %q: %d pods evicted, want none", reach, n.created)
+		}
+
+		n.in.Creation.Unknown = ""
+		n.wait(time.Hour)
+		n.expectNewPods(requests(900, 1000))
+	}
+}
+
+// TestDecide_RefusedSize: a size that would be refused is neither stored nor called as recommended, up or down, with every reach.
+func TestDecide_RefusedSize(t *testing.T) {
+	for _, reach := range []Reach{InPlace, NewPods, Recreate, InPlaceOrRecreate} {
+		for verb, want := range map[string]rightsize.Resources{"raised": requests(2000, 1000), "lowered": requests(900, 1000)} {
+			n := newEvictionFixture(t, 4, reach, requests(1000, 1000), want)
+			n.in.Creation.Refused = []RefusedSize{{appSize(want), "ResourceQuota team has no room"}}
+			n.wait(time.Hour)
+			n.expectSize(requests(1000, 1000))
+			n.expectPhase(Untouched)
+
+			if text := "not " + verb + " to " + appSize(want).String() + ": ResourceQuota team has no room"; n.plan.Summary != text {
+				t.Errorf("reach %q: summary %q, want %q", reach, n.plan.Summary, text)
+			}
+			if n.plan.RequeueAfter <= 0 {
+				t.Errorf("reach %q: no next decision, want one: the quota may get room", reach)
+			}
+		}
+	}
+}
+
+// TestDecide_Bounds: a desired size that an object of the namespace bounds is not called as recommended.
+func TestDecide_Bounds(t *testing.T) {
+	for name, now := range map[string]rightsize.Resources{"nothing to change": requests(800, 1000), "lowered": requests(1000, 1000)} {
+		b := newFixture(t, 4, now, requests(800, 1000))
+		b.in.Bounds = []string{"LimitRange limits: container app needs cpu 800m or more, 300m is recommended"}
+		b.wait(time.Hour)
+
+		if !strings.Contains(b.plan.Summary, b.in.Bounds[0]) {
+			t.Errorf("%s: summary %q, want it to contain %q", name, b.plan.Summary, b.in.Bounds[0])
+		}
+	}
+}
