@@ -1,0 +1,59 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podlimits computes what the LimitRanges and ResourceQuotas of a namespace allow for CPU and memory of pods, as the API server checks
+// it at the creation and the resize of a pod.
+package podlimits
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Rules are the LimitRanges and ResourceQuotas of one namespace.
+type Rules struct {
+	LimitRanges []corev1.LimitRange
+	Quotas      []corev1.ResourceQuota
+}
+
+// Read reads the rules of a namespace.
+func Read(ctx context.Context, reader client.Reader, namespace string) (Rules, error) {
+	var ranges corev1.LimitRangeList
+	if err := reader.List(ctx, &ranges, client.InNamespace(namespace)); err != nil {
+		return Rules{}, fmt.Errorf("listing the LimitRanges of %s: %w", namespace, err)
+	}
+
+	var quotas corev1.ResourceQuotaList
+	if err := reader.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
+		return Rules{}, fmt.Errorf("listing the ResourceQuotas of %s: %w", namespace, err)
+	}
+
+	return Rules{LimitRanges: ranges.Items, Quotas: quotas.Items}, nil
+}
+
+// Refusal returns why a new pod would be refused, with the name of the object; empty if it would not.
+func (r Rules) Refusal(pod *corev1.Pod) string {
+	if reason := r.rangeRefusal(pod); reason != "" {
+		return reason
+	}
+
+	return r.quotaRefusal([]Change{{After: pod}})
+}
+
+// Change is a pod and what it becomes. Before is nil for an additional pod.
+type Change struct{ Before, After *corev1.Pod }
+
+// ChangeRefusal returns why changed or replaced pods would be refused, although the present ones would not; empty if they would not. Quotas
+// count what the pods need more.
+func (r Rules) ChangeRefusal(changes []Change) string {
+	for _, c := range changes {
+		if reason := r.rangeRefusal(c.After); reason != "" && (c.Before == nil || r.rangeRefusal(c.Before) == "") {
+			return reason
+		}
+	}
+
+	return r.quotaRefusal(changes)
+}
