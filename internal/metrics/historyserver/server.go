@@ -36,6 +36,9 @@ type Server struct {
 	Concurrency        int
 	Timeout            time.Duration
 
+	// Now returns the current time; nil is time.Now.
+	Now func() time.Time
+
 	// Service is the service that is reached through the API server.
 	Service string
 	// Discovered is the server found by Discover, nil if the address is set.
@@ -111,6 +114,10 @@ func (s *Server) Open() (*prometheus.Source, error) {
 	}
 
 	cfg.Concurrency, cfg.Timeout = s.Concurrency, s.Timeout
+	if s.Now != nil {
+		cfg.Now = s.Now
+	}
+
 	if s.maxAttempts > 0 {
 		cfg.MaxAttempts = s.maxAttempts
 	}

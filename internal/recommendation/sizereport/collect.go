@@ -54,6 +54,8 @@ type Collector struct {
 
 	// Output gets the progress and the warnings.
 	Output io.Writer
+	// Now returns the current time; nil is time.Now.
+	Now func() time.Time
 }
 
 // Collect computes the recommendations from Prometheus or from files.
@@ -63,6 +65,14 @@ func (c *Collector) Collect(ctx context.Context) (*Report, error) {
 	}
 
 	return c.collectFromPrometheus(ctx)
+}
+
+func (c *Collector) now() time.Time {
+	if c.Now == nil {
+		return time.Now()
+	}
+
+	return c.Now()
 }
 
 // collectFromPrometheus reads workloads and history and computes the recommendations.
@@ -90,7 +100,7 @@ func (c *Collector) collectFromPrometheus(ctx context.Context) (*Report, error) 
 		return nil, err
 	}
 
-	now := time.Now()
+	now := c.now()
 	deserted := state.EmptyNamespaces(ctx, workloads)
 	if len(workloads) == 0 {
 		out := c.NewReport(now)

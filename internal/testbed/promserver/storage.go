@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
@@ -332,6 +333,29 @@ func (a *AppendStats) count(err error) error {
 	}
 
 	return nil
+}
+
+// AppendHistogram appends one sample of a series of native histograms, which a real server has beside others.
+func (s *Server) AppendHistogram(ctx context.Context, ts time.Time, identity labels.Labels) error {
+	db, err := s.data.get()
+	if err != nil {
+		return err
+	}
+
+	h := &histogram.Histogram{
+		Schema:          1,
+		Count:           3,
+		Sum:             4,
+		PositiveSpans:   []histogram.Span{{Offset: 0, Length: 2}},
+		PositiveBuckets: []int64{1, 1},
+	}
+
+	app := db.Appender(ctx)
+	if _, err := app.AppendHistogram(0, identity, ts.UnixMilli(), h, nil); err != nil {
+		return errors.Join(fmt.Errorf("promserver: appending a histogram of %s: %w", identity, err), app.Rollback())
+	}
+
+	return app.Commit()
 }
 
 // AppendStats returns the counts so far.
