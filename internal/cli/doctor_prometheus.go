@@ -118,7 +118,7 @@ func (d *diagnosis) checkMetrics(report metrics.SourceReport, withCluster bool) 
 	// kube-state-metrics exports no series of kinds without objects.
 	exported := slices.ContainsFunc(report.Metrics, func(m metrics.MetricPresence) bool { return m.Series > 0 && strings.HasPrefix(m.Metric, "kube_") })
 	for _, m := range missing {
-		if exported && mayBeAbsent(m.Metric) {
+		if exported && mayBeAbsent(m.Metric) && m.Renamed == 0 {
 			d.add(m.Metric, installation.OK, "no such object at present: "+m.Impact, "")
 			continue
 		}
@@ -133,7 +133,7 @@ func (d *diagnosis) checkMetrics(report metrics.SourceReport, withCluster bool) 
 
 	for _, w := range report.Warnings {
 		if strings.Contains(w, "honorLabels") {
-			d.add("labels of kube-state-metrics", installation.Warn, w, "set honorLabels: true in the ServiceMonitor or honor_labels: true in the scrape job")
+			d.add("renamed labels", installation.Warn, w, "set honorLabels: true in the ServiceMonitor or honor_labels: true in the scrape job")
 		}
 	}
 }

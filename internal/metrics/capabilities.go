@@ -95,6 +95,10 @@ type MetricPresence struct {
 	Metric string
 	// Series is the number of series at SourceReport.Newest; 0 means that the metric is missing.
 	Series int
+	// Renamed is the number of series that are ignored because the scrape renamed labels that identify objects; RenamedLabel is one of the
+	// new names.
+	Renamed      int
+	RenamedLabel string
 	// Impact states what Crane cannot do without the metric.
 	Impact string
 	// Required is set for metrics without which there are no recommendations.

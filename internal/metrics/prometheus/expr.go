@@ -53,9 +53,35 @@ type expressions struct {
 	extra []Matcher
 }
 
-// selector returns a selector with the given matchers and the extra ones.
+// selector returns a selector with the given matchers and the extra ones. Series whose identifying labels the scrape renamed are left
+// out: their labels of these names describe the exporter.
 func (x expressions) selector(metric string, matchers ...Matcher) string {
-	return selector(metric, append(slices.Clip(matchers), x.extra...)...)
+	all := append(slices.Clip(matchers), x.extra...)
+	for _, name := range identifyingLabels(metric) {
+		all = append(all, Matcher{Label: renamedPrefix + name, Op: "=", Value: ""})
+	}
+
+	return selector(metric, all...)
+}
+
+// renamedPrefix is the prefix that Prometheus adds to a label of a sample that the target has as well, unless the scrape honors labels.
+const renamedPrefix = "exported_"
+
+// identifyingLabels returns the labels of a metric that its exporter sets to the object that it describes, which is another than the
+// exporter. The pods of applications describe themselves.
+func identifyingLabels(metric string) []string {
+	switch {
+	case metric == podInfoMetric:
+		return []string{"namespace", "pod", "node"}
+	case strings.HasPrefix(metric, "kube_node_"):
+		return []string{"node"}
+	case strings.HasPrefix(metric, "kube_endpoint_"):
+		return []string{"namespace", "endpoint"}
+	case strings.HasPrefix(metric, "kube_"), strings.HasPrefix(metric, "container_"):
+		return []string{"namespace", "pod", "container"}
+	}
+
+	return nil
 }
 
 // containers returns a selector of real containers, without the cgroups of pods and nodes and without pause containers.
@@ -64,6 +90,16 @@ func (x expressions) containers(metric string, more ...Matcher) string {
 		{Label: "container", Op: "!=", Value: ""},
 		{Label: "container", Op: "!=", Value: "POD"},
 	}, more...)...)
+}
+
+// anyUsage returns a selector of the CPU and memory of real containers.
+func (x expressions) anyUsage(more ...Matcher) string {
+	matchers := append([]Matcher{OneOf("__name__", []string{cpuMetric, memoryMetric})}, more...)
+	for _, name := range identifyingLabels(cpuMetric) {
+		matchers = append(matchers, Matcher{Label: renamedPrefix + name, Op: "=", Value: ""})
+	}
+
+	return x.containers("", matchers...)
 }
 
 // latest returns the largest value of a metric within the inventory window, by some labels.

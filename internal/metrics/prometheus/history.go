@@ -240,7 +240,7 @@ func (h *historyReader) CountPods(ctx context.Context, pods []string, start, end
 		return 0, fmt.Errorf("counting %d pods from %v to %v: must be at least one pod and at most a day", len(pods), start, end)
 	}
 
-	sel := h.expr.containers("", OneOf("__name__", []string{cpuMetric, memoryMetric}), OneOf("pod", pods))
+	sel := h.expr.anyUsage(OneOf("pod", pods))
 	// The range of a selector includes its end; the millisecond leaves the sample of midnight to the next day.
 	query := fmt.Sprintf("count(group by (pod) (last_over_time(%s[%s])))", sel, promDuration(end.Sub(start)))
 	found, err := h.Instant(ctx, query, end.Add(-time.Millisecond))

@@ -252,7 +252,9 @@ func (x expressions) nodePods(matchers []Matcher) string {
 // nodeRequests returns the requests of the pods of nodes. It leaves out pods that have ended, as kube-state-metrics still exports their
 // requests, and init containers.
 func (x expressions) nodeRequests(resource string, matchers []Matcher) string {
-	sel := x.selector(requestsMetric, append([]Matcher{{Label: "node", Op: "!=", Value: ""}, {Label: "resource", Op: "=", Value: resource}}, matchers...)...)
+	sel := x.selector(requestsMetric, append([]Matcher{
+		{Label: "node", Op: "!=", Value: ""}, {Label: renamedPrefix + "node", Op: "=", Value: ""}, {Label: "resource", Op: "=", Value: resource},
+	}, matchers...)...)
 	sum := fmt.Sprintf("sum by (node) (max by (%s, node) (%s) unless on (%s) %s)", byContainer, sel, byPod, x.ended(matchers))
 	return x.orZero(sum, "node", nodeInfoMetric, x.exists(requestsMetric), matchers)
 }

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"crane.io/crane/internal/metrics"
@@ -75,7 +77,7 @@ func (p *prober) probe(ctx context.Context, withHistory bool) (metrics.SourceRep
 	at := now
 	if r.Metrics[0].Series+r.Metrics[1].Series == 0 {
 		// Scraping may have stopped; earlier samples still form a history.
-		newest, err := p.newest(ctx, p.expr.containers("", OneOf("__name__", []string{cpuMetric, memoryMetric})), now)
+		newest, err := p.newest(ctx, p.expr.anyUsage(), now)
 		if err != nil {
 			return r, fmt.Errorf("probing for the newest sample: %w", err)
 		}
@@ -114,43 +116,101 @@ func (p *prober) probe(ctx context.Context, withHistory bool) (metrics.SourceRep
 		}
 	}
 
+	if text := explainRenamed(r.Metrics); text != "" {
+		r.Warnings = append(r.Warnings, text)
+	}
+
 	r.ClockSkew, _ = p.client.serverInfo()
 	r.Warnings = append(r.Warnings, p.warnings(r, now)...)
 	return r, nil
 }
 
-// renamedLabels is the label of the count of series whose labels the scrape renamed.
-const renamedLabels = "renamed_labels"
+// renamedLabel is the label of the counts of series whose labels the scrape renamed.
+const renamedLabel = "renamed_label"
 
-// countSeries counts the series of each metric at a time, and those of kube-state-metrics whose labels the scrape renamed, in one query.
+// countSeries counts the series of each metric at a time, and those whose identifying labels the scrape renamed, in one query.
 func (p *prober) countSeries(ctx context.Context, r *metrics.SourceReport, at time.Time) error {
-	names := make([]string, len(r.Metrics))
-	for i, m := range r.Metrics {
-		names[i] = m.Metric
-	}
-
-	present := p.expr.selector("", OneOf("__name__", names))
-	renamed := p.expr.selector(podOwnerMetric, Matcher{Label: "exported_namespace", Op: "!=", Value: ""})
-
-	query := fmt.Sprintf(`count by (__name__) (%s) or label_replace(count(%s), %q, "true", "", "")`, present, renamed, renamedLabels)
-	counts, err := p.Instant(ctx, query, at)
+	counts, err := p.Instant(ctx, p.expr.presence(r.Metrics), at)
 	if err != nil {
 		return fmt.Errorf("probing which metrics there are: %w", err)
 	}
 
-	// The query returns one row a metric, and one with a label of its own for renamed labels.
 	for _, c := range counts {
-		if i := slices.Index(names, c.Labels["__name__"]); i >= 0 {
-			r.Metrics[i].Series = int(c.Value)
+		i := slices.IndexFunc(r.Metrics, func(m metrics.MetricPresence) bool { return m.Metric == c.Labels["__name__"] })
+		if i < 0 {
+			continue
 		}
 
-		if c.Labels[renamedLabels] != "" {
-			r.Warnings = append(r.Warnings, "kube-state-metrics is scraped without honorLabels, so its labels were renamed to exported_namespace, "+
-				"exported_pod and so on; set honorLabels: true in its scrape job, or owners, requests and limits are not found")
+		m := &r.Metrics[i]
+		if label := c.Labels[renamedLabel]; label != "" {
+			m.Renamed = max(m.Renamed, int(c.Value))
+			if m.RenamedLabel == "" || label == renamedPrefix+"namespace" {
+				m.RenamedLabel = label
+			}
+		} else {
+			m.Series = int(c.Value)
 		}
 	}
 
 	return nil
+}
+
+// presence returns the number of series of each metric, without those with renamed labels, and by label the number of those.
+func (x expressions) presence(all []metrics.MetricPresence) string {
+	// Metrics with the same identifying labels share a selector.
+	byLabels := map[string][]string{}
+	byLabel := map[string][]string{}
+	for _, m := range all {
+		identifying := identifyingLabels(m.Metric)
+		key := strings.Join(identifying, ",")
+		byLabels[key] = append(byLabels[key], m.Metric)
+		for _, name := range identifying {
+			byLabel[name] = append(byLabel[name], m.Metric)
+		}
+	}
+
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(byLabels)) {
+		names := byLabels[key]
+		matchers := []Matcher{OneOf("__name__", names)}
+		for _, name := range identifyingLabels(names[0]) {
+			matchers = append(matchers, Matcher{Label: renamedPrefix + name, Op: "=", Value: ""})
+		}
+
+		parts = append(parts, fmt.Sprintf("count by (__name__) (%s)", x.selector("", matchers...)))
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(byLabel)) {
+		sel := x.selector("", OneOf("__name__", byLabel[name]), Matcher{Label: renamedPrefix + name, Op: "!=", Value: ""})
+		parts = append(parts, fmt.Sprintf(`label_replace(count by (__name__) (%s), %q, %q, "", "")`, sel, renamedLabel, renamedPrefix+name))
+	}
+
+	return strings.Join(parts, " or ")
+}
+
+// explainRenamed replaces the impact of metrics that are there with renamed labels alone, and returns a warning about all with such
+// series; empty without any.
+func explainRenamed(all []metrics.MetricPresence) string {
+	var names []string
+	var renamed []string
+	for i, m := range all {
+		if m.Renamed == 0 {
+			continue
+		}
+
+		names = append(names, m.Metric)
+		renamed = append(renamed, m.RenamedLabel)
+		if m.Series == 0 {
+			all[i].Impact = fmt.Sprintf("each of its series has the label %s: set honorLabels: true in its scrape job; until then, %s", m.RenamedLabel, m.Impact)
+		}
+	}
+
+	if len(names) == 0 {
+		return ""
+	}
+
+	return fmt.Sprintf("series of %s are ignored: they are scraped without honorLabels, so that the labels of their objects were renamed (%s), "+
+		"and would count for the exporter's own namespace and pod; set honorLabels: true in their scrape jobs", strings.Join(names, ", "), strings.Join(sortedSet(renamed), ", "))
 }
 
 // serverVersion returns the kind and version of the server; empty where the server does not report them. Only a lost connection is an
