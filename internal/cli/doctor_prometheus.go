@@ -22,6 +22,7 @@ import (
 const (
 	checkPrometheus = "Prometheus"
 	checkMetrics    = "metrics"
+	checkClusters   = "clusters"
 	checkHistory    = "history"
 	checkScrape     = "scrape interval"
 	checkClock      = "clock"
@@ -77,6 +78,9 @@ func (d *diagnosis) checkServer(ctx context.Context, withCluster bool) {
 
 	d.add(checkPrometheus, installation.OK, detail, strings.Join(notes, " "))
 	d.checkMetrics(report, withCluster)
+	if err := source.CheckClusters(ctx); err != nil {
+		d.add(checkClusters, installation.Missing, err.Error(), "set --prometheus-labels for crane and --extension-labels for craned")
+	}
 
 	// Without samples, the other checks would only repeat that.
 	if report.Newest.IsZero() {

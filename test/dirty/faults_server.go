@@ -29,8 +29,8 @@ type ServerKind struct {
 
 func serverKinds() []ServerKind {
 	return []ServerKind{
-		{Name: "two clusters", damage: twoClusters, refusals: []string{"several clusters"}, matchers: firstCluster},
-		{Name: "renamed labels of cAdvisor", damage: renamed((*Series).isCadvisor), refusals: []string{"exported_namespace"}},
+		{Name: "two clusters", Minimum: 1, damage: twoClusters, refusals: []string{"several clusters"}, matchers: firstCluster},
+		{Name: "renamed labels of cAdvisor", Minimum: 1, damage: renamed((*Series).isCadvisor), refusals: []string{"exported_namespace"}},
 		{Name: "renamed labels of kube-state-metrics", Minimum: 1, damage: renamed(isState), refusals: []string{"exported_namespace"}},
 		{Name: "no kube-state-metrics", Minimum: 1, damage: withoutState, refusals: []string{"kube_pod_container_info"}},
 		{Name: "two replicas of everything", Minimum: 1, damage: replicasOfAll},

@@ -31,7 +31,7 @@ func usageKinds() []Kind {
 		{Name: "no memory series", Minimum: 1, damage: without(workingSet, activeFile, rss), expect: noUse("memory")},
 		{Name: "never scraped", Minimum: 1, damage: without(cpuTotal, workingSet, activeFile, rss), expect: noUse("")},
 		{Name: "some pods never scraped", Minimum: 1, damage: onePodScraped},
-		{Name: "renamed into another namespace", damage: renamedInto, expect: func(*Workload) Expectation {
+		{Name: "renamed into another namespace", Minimum: 1, damage: renamedInto, expect: func(*Workload) Expectation {
 			return Expectation{Refusals: []string{"exported_namespace"}}
 		}},
 	}

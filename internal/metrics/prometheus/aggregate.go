@@ -29,6 +29,7 @@ type aggregateReader struct {
 	*queries
 
 	intervals *intervalDetector
+	clusters  *clusterCheck
 }
 
 // WorkloadUsage implements metrics.AggregateReader.
@@ -41,6 +42,10 @@ func (a *aggregateReader) WorkloadUsage(ctx context.Context, req metrics.Workloa
 	if req.Namespace == "" || req.Kind == "" || len(req.Names) == 0 {
 		return nil, fmt.Errorf("usage of workloads: must have a namespace, a kind and names, got %q, %q and %d names",
 			req.Namespace, req.Kind, len(req.Names))
+	}
+
+	if err := a.clusters.check(ctx); err != nil {
+		return nil, err
 	}
 
 	scrape, _, err := a.intervals.scrapeInterval(ctx, metric, req.Window.End)

@@ -26,6 +26,10 @@ func (h *hourlyReader) Hourly(ctx context.Context, req metrics.HourlyRequest) ([
 		return nil, fmt.Errorf("metric %q over %d hours: unknown metric, or fewer than 1 hour", req.Metric, req.Hours)
 	}
 
+	if err := h.owners.clusters.check(ctx); err != nil {
+		return nil, err
+	}
+
 	end := req.End
 	if now := h.now(); now.Before(end) {
 		end = now

@@ -39,12 +39,18 @@ type owners struct {
 type ownerReader struct {
 	*queries
 
+	clusters *clusterCheck
 	// cache may be nil.
 	cache *ownerCache
 }
 
-// read returns the owners of all objects that existed between from and to. It sends four requests, each for all namespaces.
+// read returns the owners of all objects that existed between from and to. It sends four requests, each for all namespaces. Objects of
+// several clusters would be taken for one, so it refuses a server that mixes them.
 func (r *ownerReader) read(ctx context.Context, from, to time.Time, in scope) (*owners, error) {
+	if err := r.clusters.check(ctx); err != nil {
+		return nil, err
+	}
+
 	if o := r.cache.find(from, to, in); o != nil {
 		return o, nil
 	}

@@ -18,6 +18,7 @@ type Source struct {
 	*queries
 
 	intervals *intervalDetector
+	clusters  *clusterCheck
 }
 
 var (
@@ -34,14 +35,14 @@ func New(cfg Config) (*Source, error) {
 	}
 
 	q := &queries{client: c, expr: expressions{extra: c.cfg.Matchers}}
-	return &Source{queries: q, intervals: &intervalDetector{queries: q}}, nil
+	return &Source{queries: q, intervals: &intervalDetector{queries: q}, clusters: newClusterCheck(q)}, nil
 }
 
 // Capabilities returns the readers of the server's history.
 func (s *Source) Capabilities() metrics.Capabilities { return s.capabilities(nil) }
 
 func (s *Source) capabilities(cache *ownerCache) metrics.Capabilities {
-	owners := &ownerReader{queries: s.queries, cache: cache}
+	owners := &ownerReader{queries: s.queries, clusters: s.clusters, cache: cache}
 	history := &historyReader{queries: s.queries, intervals: s.intervals, owners: owners}
 	events := &eventReader{queries: s.queries, owners: owners}
 
@@ -51,7 +52,7 @@ func (s *Source) capabilities(cache *ownerCache) metrics.Capabilities {
 		OOM:             events,
 		Heaps:           events,
 		Hourly:          &hourlyReader{queries: s.queries, owners: owners},
-		Aggregates:      &aggregateReader{queries: s.queries, intervals: s.intervals},
+		Aggregates:      &aggregateReader{queries: s.queries, intervals: s.intervals, clusters: s.clusters},
 		Queries:         s.queries,
 		MemoryBreakdown: []metrics.UsageKind{metrics.UnreclaimableMemory, metrics.AnonymousMemory},
 	}
@@ -67,6 +68,9 @@ func (s *Source) capabilities(cache *ownerCache) metrics.Capabilities {
 	return out
 }
 
+// CheckClusters returns a SeveralClustersError where the selected series mix several clusters. The readers refuse such a server as well.
+func (s *Source) CheckClusters(ctx context.Context) error { return s.clusters.check(ctx) }
+
 // Stats returns statistics of all requests so far.
 func (s *Source) Stats() metrics.Stats { return s.client.statistics() }
 
@@ -79,7 +83,7 @@ func (s *Source) Inventory(ctx context.Context, namespaces []string) ([]workload
 
 // ClusterState returns the state of the cluster in some namespaces; empty means all. It sends no request.
 func (s *Source) ClusterState(namespaces []string) *ClusterState {
-	return &ClusterState{queries: s.queries, owners: &ownerReader{queries: s.queries}, namespaces: namespaces}
+	return &ClusterState{queries: s.queries, owners: &ownerReader{queries: s.queries, clusters: s.clusters}, namespaces: namespaces}
 }
 
 // Probe implements metrics.Prober. It sends one query for the presence of all metrics, two for the scrape interval, two for the age of the

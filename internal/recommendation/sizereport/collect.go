@@ -215,6 +215,10 @@ func (c *Collector) probe(ctx context.Context, source *prometheus.Source, progre
 		return err
 	}
 
+	if err := source.CheckClusters(ctx); err != nil {
+		return fmt.Errorf("%s: %w", c.Prometheus.Name(), err)
+	}
+
 	for _, w := range found.Warnings {
 		fmt.Fprintln(progress, "Warning: "+w)
 	}

@@ -1,0 +1,214 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+)
+
+// deploymentPod adds a pod of Deployment web with its owners.
+func (w *fixture) deploymentPod(pod string, cores float64, more ...string) {
+	const replicaSet = "web-5d4f8c7b9d"
+	w.cpu("shop", pod, "app", constant(cores), more...)
+	w.add(constant(1), append([]string{
+		"__name__", podOwnerMetric, "namespace", "shop", "pod", pod, "owner_kind", "ReplicaSet", "owner_name", replicaSet, "owner_is_controller", "true",
+	}, more...)...)
+}
+
+func (w *fixture) replicaSetOf(when func(time.Time) float64, more ...string) {
+	w.add(when, append([]string{
+		"__name__", replicaSetOwnerMetric, "namespace", "shop", "replicaset", "web-5d4f8c7b9d", "owner_kind", "Deployment", "owner_name", "web",
+		"owner_is_controller", "true",
+	}, more...)...)
+}
+
+const (
+	firstID  = "/kubepods.slice/kubepods-pod0a1b2c3d_0001_4000_8000_000000000001.slice/cri-1.scope"
+	secondID = "/kubepods/burstable/pod0a1b2c3d-0002-4000-8000-000000000002/2"
+)
+
+func TestSeveralClustersAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		add func(w *fixture)
+		// label is the one that is named; empty where none separates.
+		label string
+	}{
+		"a label cluster, no other identity": {label: "cluster", add: func(w *fixture) {
+			w.cpu("shop", "db-0", "app", constant(0.2), "cluster", "eu")
+			w.cpu("shop", "db-0", "app", constant(0.2), "cluster", "us")
+		}},
+		"another label, other cgroups": {label: "region", add: func(w *fixture) {
+			w.cpu("shop", "db-0", "app", constant(0.2), "region", "eu", "id", firstID, "node", "a")
+			w.cpu("shop", "db-0", "app", constant(0.2), "region", "us", "id", secondID, "node", "b")
+		}},
+		"another label, other counters": {label: "env", add: func(w *fixture) {
+			w.cpu("shop", "db-0", "app", constant(0.2), "env", "prod")
+			w.cpu("shop", "db-0", "app", constant(2), "env", "dev")
+		}},
+		"a job of each cluster": {label: "job", add: func(w *fixture) {
+			w.cpu("shop", "db-0", "app", constant(0.2), "job", "federate-a", "id", firstID)
+			w.cpu("shop", "db-0", "app", constant(0.2), "job", "federate-b", "id", secondID)
+		}},
+		"one cluster without the label": {label: "site", add: func(w *fixture) {
+			w.cpu("shop", "db-0", "app", constant(0.2), "id", firstID)
+			w.cpu("shop", "db-0", "app", constant(0.2), "site", "us", "id", secondID)
+		}},
+		"no label": {add: func(w *fixture) {
+			w.cpu("shop", "db-0", "app", constant(0.2), "instance", "10.0.0.1:10250", "id", firstID)
+			w.cpu("shop", "db-0", "app", constant(0.2), "instance", "10.1.0.1:10250", "id", secondID)
+		}},
+		"Deployments, of which no pods have the same name": {label: "dc", add: func(w *fixture) {
+			w.deploymentPod("web-5d4f8c7b9d-bbbbb", 0.1, "dc", "a")
+			w.deploymentPod("web-5d4f8c7b9d-ccccc", 0.5, "dc", "b")
+			w.replicaSetOf(constant(1), "dc", "a")
+			w.replicaSetOf(constant(1), "dc", "b")
+		}},
+		"a label of clusters without kube-state-metrics": {label: "k8s_cluster", add: func(w *fixture) {
+			w.cpu("shop", "web-5d4f8c7b9d-bbbbb", "app", constant(0.2), "k8s_cluster", "eu")
+			w.cpu("shop", "web-5d4f8c7b9d-ccccc", "app", constant(0.2), "k8s_cluster", "us")
+		}},
+		"a cluster that has moved away": {label: "cluster", add: func(w *fixture) {
+			w.cpu("shop", "db-0", "app", constant(0.2), "cluster", "eu")
+			w.cpu("shop", "db-0", "app", between(w.grid.Start, w.grid.End.Add(-5*day), 0.2), "cluster", "us")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(today.Add(-10*day), today)
+			c.add(w)
+			s := w.source(t, nil)
+
+			err := s.CheckClusters(t.Context())
+			var several *SeveralClustersError
+			if !errors.As(err, &several) || several.Label != c.label {
+				t.Fatalf("CheckClusters() = %v, want several clusters with the label %q", err, c.label)
+			}
+
+			for reader, err := range map[string]error{"Usage": readUsage(t.Context(), s), "Hourly": readHourly(t.Context(), s), "WorkloadUsage": readWorkload(t.Context(), s)} {
+				if !errors.As(err, &several) {
+					t.Errorf("%s: error %v, want several clusters", reader, err)
+				}
+				if public := metrics.PublicMessage(err); strings.Contains(public, "shop") || strings.Contains(public, "eu") {
+					t.Errorf("%s: public message %q names objects of others", reader, public)
+				}
+			}
+
+			if _, err := s.Inventory(t.Context(), nil); !errors.As(err, &several) {
+				t.Errorf("Inventory: error %v, want several clusters", err)
+			}
+		})
+	}
+}
+
+func readUsage(ctx context.Context, s *Source) error {
+	for _, err := range s.Capabilities().Usage.Usage(ctx, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-time.Hour), End: today}) {
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func readHourly(ctx context.Context, s *Source) error {
+	_, err := s.Capabilities().Hourly.Hourly(ctx, metrics.HourlyRequest{Metric: metrics.ServiceAddresses, End: today, Hours: 2})
+	return err
+}
+
+func readWorkload(ctx context.Context, s *Source) error {
+	_, err := s.Capabilities().Aggregates.WorkloadUsage(ctx, metrics.WorkloadsRequest{
+		Resource: metrics.CPU, Namespace: "shop", Kind: "StatefulSet", Names: []string{"db"},
+		Window: metrics.Window{Start: today.Add(-time.Hour), End: today, Step: time.Minute},
+	})
+
+	return err
+}
+
+func TestDuplicatesAreOneCluster(t *testing.T) {
+	for name, add := range map[string]func(w *fixture){
+		"replicas of Prometheus": func(w *fixture) {
+			for _, replica := range []string{"a", "b"} {
+				w.cpu("shop", "db-0", "app", constant(0.2), "prometheus_replica", replica)
+				w.deploymentPod("web-5d4f8c7b9d-bbbbb", 0.1, "prometheus_replica", replica)
+				w.replicaSetOf(constant(1), "prometheus_replica", replica)
+			}
+		},
+		"two jobs, of which one has a label cluster": func(w *fixture) {
+			w.cpu("shop", "db-0", "app", constant(0.2), "job", "a", "id", firstID)
+			w.cpu("shop", "db-0", "app", constant(0.2), "job", "b", "id", firstID, "cluster", "eu")
+			w.deploymentPod("web-5d4f8c7b9d-bbbbb", 0.1)
+			w.deploymentPod("web-5d4f8c7b9d-bbbbb", 0.1, "cluster", "eu")
+		},
+		"shards of kube-state-metrics": func(w *fixture) {
+			w.deploymentPod("web-5d4f8c7b9d-bbbbb", 0.1, "shard", "0")
+			w.deploymentPod("web-5d4f8c7b9d-ccccc", 0.1, "shard", "1")
+			w.replicaSetOf(constant(1), "shard", "0")
+		},
+		"a zone of each node": func(w *fixture) {
+			w.cpu("shop", "web-5d4f8c7b9d-bbbbb", "app", constant(0.2), "zone", "a")
+			w.cpu("shop", "web-5d4f8c7b9d-ccccc", "app", constant(0.9), "zone", "b")
+		},
+		"a pod that moved to another node": func(w *fixture) {
+			moved := w.grid.End.Add(-10 * time.Minute)
+			w.cpu("shop", "db-0", "app", between(w.grid.Start, moved.Add(9*time.Minute), 0.2), "id", firstID, "zone", "a")
+			w.cpu("shop", "db-0", "app", between(moved, w.grid.End, 0.2), "id", secondID, "zone", "b")
+		},
+		"CPUs counted one by one": func(w *fixture) {
+			w.counter(0.2, "__name__", cpuMetric, "namespace", "shop", "pod", "db-0", "container", "app", "cpu", "cpu00")
+			w.counter(2, "__name__", cpuMetric, "namespace", "shop", "pod", "db-0", "container", "app", "cpu", "cpu01")
+		},
+		"one cluster in all labels": func(w *fixture) {
+			w.cpu("shop", "db-0", "app", constant(0.2), "cluster", "eu")
+			w.cpu("bank", "db-0", "app", constant(2), "cluster", "eu")
+		},
+		"clusters without a namespace in common": func(w *fixture) {
+			w.cpu("shop", "db-0", "app", constant(0.2), "cluster", "eu")
+			w.cpu("bank", "db-0", "app", constant(2), "cluster", "us")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(today.Add(-10*day), today)
+			add(w)
+			if err := w.source(t, nil).CheckClusters(t.Context()); err != nil {
+				t.Errorf("CheckClusters() = %v, want no error", err)
+			}
+		})
+	}
+}
+
+func TestMatcherSelectsOneCluster(t *testing.T) {
+	w := newFixture(today.Add(-3*time.Hour), today)
+	w.cpu("shop", "db-0", "app", constant(0.2), "cluster", "eu")
+	w.cpu("shop", "db-0", "app", constant(2), "cluster", "us")
+	s := w.source(t, func(c *Config) { c.Matchers = []Matcher{{Label: "cluster", Op: "=", Value: "eu"}} })
+
+	if err := s.CheckClusters(t.Context()); err != nil {
+		t.Errorf("CheckClusters() = %v, want no error for one cluster", err)
+	}
+	for key, usage := range readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: w.grid.Start, End: w.grid.End, Step: time.Hour}) {
+		if usage.Values[1] > 0.21 {
+			t.Errorf("Usage of %v = %v, want that of cluster eu", key, usage.Values)
+		}
+	}
+}
+
+// TestClustersAreCheckedOnce checks that many readers cause one check.
+func TestClustersAreCheckedOnce(t *testing.T) {
+	w := newFixture(today.Add(-3*day), today)
+	w.cpu("shop", "db-0", "app", constant(0.2))
+	s := w.source(t, nil)
+	if err := s.CheckClusters(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	before := s.Stats().Queries
+	if err := s.CheckClusters(t.Context()); err != nil || s.Stats().Queries != before || before != 3 {
+		t.Errorf("CheckClusters() twice: %v, %d and then %d queries, want three and no more", err, before, s.Stats().Queries)
+	}
+}
