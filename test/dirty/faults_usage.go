@@ -25,6 +25,7 @@ func usageKinds() []Kind {
 		{Name: "outage of days", Minimum: 1, damage: outage},
 		{Name: "duplicate from a replica", Minimum: 1, damage: replica},
 		{Name: "two jobs with two intervals", Minimum: 1, damage: twoJobs},
+		{Name: "one pod scraped less often", Minimum: 1, process: unequalPods, damage: slowPod},
 		{Name: "scrape interval changes", Minimum: 1, damage: slowerBefore},
 		{Name: "clock skew", Minimum: 1, damage: skewed},
 		{Name: "no CPU series", Minimum: 1, damage: without(cpuTotal), expect: noUse("cpu")},
@@ -193,6 +194,27 @@ func twoJobs(r *rand.Rand, _ *Workload, all []*Series, _ string) []*Series {
 			second := s.clone("job", "cadvisor", "instance", "n1")
 			thin(second.Values, interval, r.IntN(interval))
 			all = append(all, second)
+		}
+	}
+
+	return all
+}
+
+// unequalPods makes the second pod need three times the CPU of the first.
+func unequalPods(_ *rand.Rand, w, reference *Workload) {
+	for _, x := range []*Workload{w, reference} {
+		for m := range x.Pods[1].Cores {
+			x.Pods[1].Cores[m] *= 3
+		}
+	}
+}
+
+// slowPod has the second pod scraped by a job of its own, every five minutes.
+func slowPod(_ *rand.Rand, w *Workload, all []*Series, _ string) []*Series {
+	for _, s := range all {
+		if s.isCadvisor() && s.Labels["pod"] == w.Pods[1].Name {
+			s.Labels["job"] = "cadvisor"
+			thin(s.Values, 5, 2)
 		}
 	}
 

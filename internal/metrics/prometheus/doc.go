@@ -14,7 +14,7 @@
 //
 //   - CPU is rate(container_cpu_usage_seconds_total[window]), in cores. The window is at least four scrape intervals: with fewer, a missed
 //     scrape leaves a window with a single sample, which has no rate. By default the step equals the window, so that each raw sample counts
-//     once. The function rate handles counter resets.
+//     once. The function rate handles counter resets. Containers that another job scrapes less often have a longer window of their own.
 //   - Memory is max_over_time(container_memory_working_set_bytes[step]), in bytes: containers are killed at their peak, which a sample
 //     every few minutes would miss.
 //   - Both are aggregated with max by (namespace, pod, container): a container that is scraped by two jobs or two Prometheus replicas, or

@@ -110,17 +110,26 @@ func (x expressions) latest(metric, groupLabels string, matchers ...Matcher) str
 // usage returns the expression whose value at t is the usage in (t-step, t]. The package comment gives the reasons.
 func (x expressions) usage(metric string, g gridPlan, more ...Matcher) string {
 	sel := x.containers(metric, more...)
-	window := openRange(g.window)
-	switch metric {
-	case cpuMetric:
-		return fmt.Sprintf("%s (sum without (cpu) (rate(%s[%s])))", byContainerLabels, sel, window)
-	case cacheMetric:
+	if metric == cacheMetric {
 		// Both series are of one scrape and are compared at each: a cache that fills or is dropped between two scrapes takes the working set
 		// with it. They are matched by all labels, so that a restarted container, which has a new id, is not compared with the earlier one.
-		return fmt.Sprintf("clamp_min(%s (max_over_time((%s - %s)[%s:%s])), 0)", byContainerLabels, x.containers(memoryMetric, more...), sel, window, promDuration(g.pairing))
+		return fmt.Sprintf("clamp_min(%s (max_over_time((%s - %s)[%s:%s])), 0)",
+			byContainerLabels, x.containers(memoryMetric, more...), sel, openRange(g.window), promDuration(g.pairing))
 	}
 
-	return fmt.Sprintf("%s (max_over_time(%s[%s]))", byContainerLabels, sel, window)
+	over := func(window time.Duration) string {
+		if metric == cpuMetric {
+			return fmt.Sprintf("%s (sum without (cpu) (rate(%s[%s])))", byContainerLabels, sel, openRange(window))
+		}
+
+		return fmt.Sprintf("%s (max_over_time(%s[%s]))", byContainerLabels, sel, openRange(window))
+	}
+	if g.slowWindow == 0 {
+		return over(g.window)
+	}
+
+	// Containers that are scraped less often have a longer window of their own, as long as there are samples.
+	return fmt.Sprintf("(%s or (%s and %s (last_over_time(%s[%s]))))", over(g.window), over(g.slowWindow), byContainerLabels, sel, promDuration(g.slowAge))
 }
 
 // openRange returns a range of d that excludes its start. Before version 3, Prometheus included samples at both ends, so that a sample on
@@ -135,6 +144,8 @@ func promDuration(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 // gridPlan is the grid of a request: one value per step, each computed from the samples of the window before its end.
 type gridPlan struct {
 	step, window time.Duration
+	// slowWindow is the window of containers without a value in the other one, which need a sample within slowAge; 0 for none.
+	slowWindow, slowAge time.Duration
 	// pairing is the interval at which samples of two metrics are compared. It is set for UnreclaimableMemory only.
 	pairing time.Duration
 }
@@ -154,17 +165,24 @@ func hourlyGrid(metric string, scrape time.Duration) gridPlan {
 
 // planGrid chooses step and window. A requested step is kept; the window then covers at least minRateScrapes scrapes for CPU, and two for
 // memory, so that a late scrape leaves no gap.
-func planGrid(metric string, scrape, requested time.Duration) gridPlan {
+func planGrid(metric string, scrape scrapeIntervals, requested time.Duration) gridPlan {
 	step := requested
 	if step == 0 {
-		step = defaultStep(scrape)
+		step = defaultStep(scrape.usual)
 	}
 
+	scrapes := time.Duration(2)
 	if metric == cpuMetric {
-		return gridPlan{step: step, window: max(step, minRateScrapes*scrape)}
+		scrapes = minRateScrapes
 	}
 
-	return gridPlan{step: step, window: max(step, 2*scrape)}
+	g := gridPlan{step: step, window: max(step, scrapes*scrape.usual)}
+	if slow := scrapes * scrape.slow; slow > g.window {
+		g.slowWindow = slow
+		g.slowAge = 2 * scrape.slow
+	}
+
+	return g
 }
 
 // defaultStep returns at least a minute and minRateScrapes scrapes, rounded up to a round part of an hour, so that a day has a whole number

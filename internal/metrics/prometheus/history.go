@@ -161,7 +161,7 @@ func (h *historyReader) gridOf(ctx context.Context, resource metrics.UsageKind, 
 	}
 
 	if resource.IsHourly() {
-		return hourlyGrid(metric, scrape), nil
+		return hourlyGrid(metric, scrape.usual), nil
 	}
 
 	return planGrid(metric, scrape, requested), nil

@@ -177,19 +177,27 @@ const (
 	intervalSeries = 5
 )
 
-// intervalDetector measures the scrape interval of container metrics. It is safe for concurrent use.
+// scrapeIntervals are the times between samples of containers.
+type scrapeIntervals struct {
+	// usual is that of most containers.
+	usual time.Duration
+	// slow is that of containers that are scraped by a job with a clearly longer interval; 0 for none.
+	slow time.Duration
+}
+
+// intervalDetector measures the scrape intervals of container metrics. It is safe for concurrent use.
 type intervalDetector struct {
 	*queries
 
 	mu sync.Mutex
 	// value was measured at measuredAt, which is zero before the first measurement.
-	value      time.Duration
+	value      scrapeIntervals
 	measuredAt time.Time
 }
 
 // scrapeInterval returns the median time between raw samples of a few containers shortly before at, or the longer one that they had some
 // days earlier. It measures at most once per hour. measured is false where there are no samples, and value is then the default.
-func (d *intervalDetector) scrapeInterval(ctx context.Context, metric string, at time.Time) (value time.Duration, measured bool, err error) {
+func (d *intervalDetector) scrapeInterval(ctx context.Context, metric string, at time.Time) (value scrapeIntervals, measured bool, err error) {
 	d.mu.Lock()
 	value, measuredAt := d.value, d.measuredAt
 	d.mu.Unlock()
@@ -200,18 +208,18 @@ func (d *intervalDetector) scrapeInterval(ctx context.Context, metric string, at
 
 	// A day is tried where the last hour has no samples.
 	for _, window := range []time.Duration{time.Hour, day} {
-		value, err := d.measure(ctx, metric, at, window)
+		usual, err := d.measure(ctx, metric, at, window)
 		if err != nil {
-			return 0, false, fmt.Errorf("finding the scrape interval: %w", err)
+			return scrapeIntervals{}, false, fmt.Errorf("finding the scrape interval: %w", err)
 		}
 
-		if value == 0 {
+		if usual == 0 {
 			continue
 		}
 
 		// A longer interval of earlier days wins, or rates of these days would be lost.
-		if value, err = d.longestRecent(ctx, metric, at, value); err != nil {
-			return 0, false, fmt.Errorf("finding the scrape interval of earlier days: %w", err)
+		if value, err = d.longestRecent(ctx, metric, at, usual); err != nil {
+			return scrapeIntervals{}, false, fmt.Errorf("finding the scrape interval of earlier days: %w", err)
 		}
 
 		d.mu.Lock()
@@ -222,34 +230,63 @@ func (d *intervalDetector) scrapeInterval(ctx context.Context, metric string, at
 		return value, true, nil
 	}
 
-	return defaultInterval, false, nil
+	return scrapeIntervals{usual: defaultInterval}, false, nil
 }
 
-// longestRecent returns the interval of earlier days where it was clearly longer than current, else current. A window that covers four
-// scrapes today may cover none of the earlier ones, and their rates would be lost silently. One query counts the samples of the container
-// with most samples within an hour of each of those days.
-func (d *intervalDetector) longestRecent(ctx context.Context, metric string, at time.Time, current time.Duration) (time.Duration, error) {
+// slowestShare is the share of containers whose longer interval is no job's, but that of missed scrapes.
+const slowestShare = 0.01
+
+// longestRecent returns the interval of earlier days where it was clearly longer than current, else current, and the one of the containers
+// that are scraped least often. A window that covers four scrapes of most containers today may cover none of earlier days or of another
+// job, and their rates would be lost silently. One query counts the samples within an hour: of the container with most samples on each
+// of some days, and of almost all containers now, each by its best series.
+func (d *intervalDetector) longestRecent(ctx context.Context, metric string, at time.Time, current time.Duration) (scrapeIntervals, error) {
 	const clearly = 1.5 // Counts vary by a sample, and containers start and stop.
-	var counts []string
+	const most, slowest = "most", "slowest"
+	sel := d.expr.containers(metric)
+	var parts []string
+	for look, quantile := range map[string]float64{most: 0.5, slowest: slowestShare} {
+		parts = append(parts, fmt.Sprintf(`label_replace(quantile(%g, max by (%s) (count_over_time(%s[1h])) and max by (%s) (last_over_time(%s[%s] offset 45m))), "look", %q, "", "")`,
+			quantile, byContainer, sel, byContainer, sel, promDuration(longestInterval), look))
+	}
+
 	for _, days := range []time.Duration{1, 7, 13} {
-		counts = append(counts, fmt.Sprintf(`label_replace(max(count_over_time(%s[1h] offset %s)), "look", "%d", "", "")`,
-			d.expr.containers(metric), promDuration(days*day), days))
+		parts = append(parts, fmt.Sprintf(`label_replace(max(count_over_time(%s[1h] offset %s)), "look", "%d", "", "")`, sel, promDuration(days*day), days))
 	}
 
-	found, err := d.Instant(ctx, strings.Join(counts, " or "), at)
+	found, err := d.Instant(ctx, strings.Join(parts, " or "), at)
 	if err != nil {
-		return 0, err
+		return scrapeIntervals{}, err
 	}
 
-	longest := current
+	intervals := map[string]time.Duration{}
 	for _, c := range found {
-		before := time.Duration(float64(time.Hour) / c.Value).Round(time.Second)
-		if c.Value >= float64(time.Hour/longestInterval) && before > longest && float64(before) > clearly*float64(current) {
-			longest = before
+		if c.Value >= float64(time.Hour/longestInterval) {
+			intervals[c.Labels["look"]] = time.Duration(float64(time.Hour) / c.Value).Round(time.Second)
 		}
 	}
 
-	return longest, nil
+	isLonger := func(a, b time.Duration) bool { return float64(a) > clearly*float64(b) }
+	// The few containers whose samples were read may be those of the slower job.
+	out := scrapeIntervals{usual: current}
+	if typical := intervals[most]; typical > 0 && isLonger(current, typical) {
+		out.usual = typical
+	}
+
+	slow := intervals[slowest]
+	delete(intervals, most)
+	delete(intervals, slowest)
+	for _, interval := range intervals {
+		if interval > out.usual && isLonger(interval, current) {
+			out.usual = interval
+		}
+	}
+
+	if isLonger(slow, out.usual) {
+		out.slow = slow
+	}
+
+	return out, nil
 }
 
 // measure selects a few containers and reads their raw samples. It returns 0 where there are no samples.

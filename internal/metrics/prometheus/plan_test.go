@@ -148,7 +148,7 @@ func TestPlanGrid(t *testing.T) {
 		{memoryMetric, time.Minute, time.Minute, time.Minute, 2 * time.Minute},
 		{memoryMetric, 15 * time.Second, time.Minute, time.Minute, time.Minute},
 	} {
-		got := planGrid(c.metric, c.scrape, c.asked)
+		got := planGrid(c.metric, scrapeIntervals{usual: c.scrape}, c.asked)
 		if got != (gridPlan{step: c.wantStep, window: c.wantWindow}) {
 			t.Errorf("%s scraped every %v, step %v: %+v, want step %v and window %v", c.metric, c.scrape, c.asked, got, c.wantStep, c.wantWindow)
 		}

@@ -106,7 +106,7 @@ func (p *prober) probe(ctx context.Context, withHistory bool) (metrics.SourceRep
 	}
 
 	if measured {
-		r.ScrapeInterval = value
+		r.ScrapeInterval = value.usual
 		r.Newest = at.UTC()
 	}
 

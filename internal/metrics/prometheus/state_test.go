@@ -180,7 +180,7 @@ func TestScrapeIntervals(t *testing.T) {
 			s := w.source(t, nil)
 			for range 2 {
 				got, ok, err := s.intervals.scrapeInterval(t.Context(), memoryMetric, today)
-				if err != nil || ok != c.ok || got != c.want {
+				if err != nil || ok != c.ok || got.usual != c.want {
 					t.Errorf("interval %v, %v, %v, want %v", got, ok, err, c.want)
 				}
 			}
@@ -340,7 +340,7 @@ func TestShortenedScrapeInterval(t *testing.T) {
 	})
 
 	got, ok, err := w.source(t, nil).intervals.scrapeInterval(t.Context(), memoryMetric, today)
-	if err != nil || !ok || got != time.Minute {
+	if err != nil || !ok || got.usual != time.Minute {
 		t.Errorf("interval %v, %v, %v, want a minute", got, ok, err)
 	}
 }
