@@ -235,6 +235,11 @@ func (e *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups ma
 	for _, t := range plan.Throttles {
 		err := errors.New("its cgroup is unknown")
 		if group := groups[t.ContainerID]; group != "" {
+			// A container that ended since the measurement has nothing left to change or to report.
+			if e.throttler.IsGone(group) {
+				continue
+			}
+
 			err = e.throttler.Throttle(t, group)
 		}
 		if err == nil {
@@ -244,7 +249,7 @@ func (e *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups ma
 		e.reporter.ReportThrottle(t, err)
 	}
 
-	// A container that ended or was changed by others leaves its pod's quota lowered.
+	// A container that ended or was changed by others leaves its pod's weight lowered.
 	for _, result := range e.throttler.RestoreUntracked(state.IsThrottled) {
 		done := report.Action{
 			Kind:      report.CPURestore,

