@@ -6,6 +6,7 @@ package qos
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"crane.io/crane/pkg/units"
@@ -103,10 +104,15 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 	return out, shortfall, reason
 }
 
-// reducedWeight returns the share of its CPU weight that a pod keeps with a quota: the share of its previous use.
+// reducedWeight returns the share of its CPU weight that a pod keeps with a quota: the share of its previous use; 0 for all of it. A pod
+// that requests ordinary CPU keeps the weight of that.
 func (p *Pod) reducedWeight(to Quota, before units.MilliCPU) units.Ratio {
 	const minWeight = 0.01
 	if !p.Elastic && p.Class != BestEffort || before <= 0 || to == Unlimited {
+		return 0
+	}
+
+	if slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Request > 0 }) {
 		return 0
 	}
 

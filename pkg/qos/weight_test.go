@@ -24,6 +24,11 @@ func TestThrottleWeight(t *testing.T) {
 			p.Elastic = true
 		}, true},
 		"burstable": {func(p *Pod) { p.Class = Burstable }, false},
+		"elastic, requests ordinary CPU": {func(p *Pod) {
+			p.Class = Burstable
+			p.Elastic = true
+			p.Containers[0].Request = 100
+		}, false},
 		"guaranteed, elastic": {func(p *Pod) {
 			p.Class = Guaranteed
 			p.Elastic = true

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"crane.io/crane/internal/agent/effectiverequest"
 	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/kube/optout"
@@ -133,48 +134,45 @@ func newPod(uid string, pod *corev1.Pod, allowed []string, exempt string) knownP
 		out.qos.SensitiveReason = "class Guaranteed"
 	}
 
-	specs := map[string]*corev1.Container{}
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			specs[list[i].Name] = &list[i]
-		}
-	}
-
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, status := range list {
-			_, id, ok := strings.Cut(status.ContainerID, "://")
-			if spec := specs[status.Name]; ok && id != "" && spec != nil {
-				out.containers[id] = newContainer(id, spec)
-			}
-		}
-	}
-
+	out.addContainers(pod)
 	return out
 }
 
-func newContainer(id string, spec *corev1.Container) qos.Container {
-	milli := func(list corev1.ResourceList, name corev1.ResourceName) units.MilliCPU {
-		q := list[name]
-		return units.MilliCPU(max(q.MilliValue(), 0))
-	}
-	c := qos.Container{
-		ID:      id,
-		Name:    spec.Name,
-		Request: milli(spec.Resources.Requests, corev1.ResourceCPU),
-		Limit:   milli(spec.Resources.Limits, corev1.ResourceCPU),
+// addContainers adds the started containers of a pod, debug containers included: they have no request of their own.
+func (k *knownPod) addContainers(pod *corev1.Pod) {
+	resources := effectiverequest.Containers(pod)
+	elastic := map[string]units.MilliCPU{}
+	for _, c := range elasticrequest.Containers(pod) {
+		elastic[c.Name] = c.CPU
 	}
 
-	if q := spec.Resources.Requests.Memory(); q != nil {
-		c.RequestMemory = units.Bytes(max(q.Value(), 0))
-	}
-	if q := spec.Resources.Limits.Memory(); q != nil {
-		c.LimitMemory = units.Bytes(max(q.Value(), 0))
-	}
-	if c.Limit == 0 {
-		c.Limit = elasticrequest.ReadContainer(spec).CPU
+	for i := range pod.Spec.EphemeralContainers {
+		resources[pod.Spec.EphemeralContainers[i].Name] = effectiverequest.Resources{}
 	}
 
-	return c
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
+		for _, status := range list {
+			granted, isListed := resources[status.Name]
+			_, id, ok := strings.Cut(status.ContainerID, "://")
+			if !ok || id == "" || !isListed {
+				continue
+			}
+
+			c := qos.Container{
+				ID:            id,
+				Name:          status.Name,
+				Request:       granted.Request.CPU,
+				Limit:         granted.Limit.CPU,
+				RequestMemory: granted.Request.Memory,
+				LimitMemory:   granted.Limit.Memory,
+			}
+
+			if c.Limit == 0 {
+				c.Limit = elastic[c.Name]
+			}
+			k.containers[id] = c
+		}
+	}
 }
 
 // MarkSensitive marks latency-sensitive pods by the cpuPriority of their PodQOS: 0 is latency-sensitive, higher values are batch work.

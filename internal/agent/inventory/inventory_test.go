@@ -6,6 +6,7 @@ package inventory
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -151,5 +152,44 @@ func TestParse(t *testing.T) {
 		if got, err := Parse([]byte(bad)); err == nil {
 			t.Errorf("Parse(%q) = %+v, want an error", bad, got)
 		}
+	}
+}
+
+// TestContainerOfPodResources checks that a container of a pod with resources as a whole has these as its floor, in CPU and memory.
+func TestContainerOfPodResources(t *testing.T) {
+	list := corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("4Gi")}
+	p := inventory(pod(func(p *corev1.Pod) {
+		p.Spec.Resources = &corev1.ResourceRequirements{Requests: list, Limits: list}
+		p.Spec.Containers = []corev1.Container{{Name: "main"}}
+		p.Status.ContainerStatuses = p.Status.ContainerStatuses[:1]
+	}))
+
+	got, _ := p.Find("uid-1")
+	if got.Class != qos.Guaranteed || got.SensitiveReason == "" {
+		t.Errorf("Find = class %s, sensitive %q, want Guaranteed and sensitive", got.Class, got.SensitiveReason)
+	}
+
+	want := qos.Container{
+		ID:            "abc",
+		Name:          "main",
+		Request:       2000,
+		Limit:         2000,
+		RequestMemory: 4 << 30,
+		LimitMemory:   4 << 30,
+	}
+	if c, _ := p.Container("uid-1", "abc"); !reflect.DeepEqual(c, want) {
+		t.Errorf("Container = %+v, want %+v", c, want)
+	}
+}
+
+// TestDebugContainer checks that a container of kubectl debug is known.
+func TestDebugContainer(t *testing.T) {
+	p := inventory(pod(func(p *corev1.Pod) {
+		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"}}}
+		p.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "debugger", ContainerID: "containerd://dbg"}}
+	}))
+
+	if c, ok := p.Container("uid-1", "dbg"); !ok || c.Name != "debugger" || c.Request != 0 {
+		t.Errorf("Container = %+v, %t, want the debugger without a request", c, ok)
 	}
 }

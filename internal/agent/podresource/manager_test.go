@@ -488,3 +488,16 @@ func TestFullDisk(t *testing.T) {
 		t.Error("Change = nil, want ErrJournal of an unusable journal")
 	}
 }
+
+// TestIdleOfPodResources checks that a pod that requests ordinary CPU as a whole keeps its weight and does not become idle.
+func TestIdleOfPodResources(t *testing.T) {
+	m := newFixture(t, false, withPodResources(newPod(uid, newContainer("1", "elastic-cpu=2"), newContainer("2")), "2", "1Gi"))
+	if err := m.tree.Write(m.settingPath(podGroup, cgroup.FileWeight), "79"); err != nil { // as the kubelet does for 2 CPUs
+		t.Fatal(err)
+	}
+
+	m.advance()
+	if idle, weight := m.readGroupFile(podGroup, cgroup.FileIdle), m.readGroupFile(podGroup, cgroup.FileWeight); idle != "0" || weight != "79" {
+		t.Errorf("the pod has cpu.idle %s and cpu.weight %s, want 0 and 79", idle, weight)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
 
+	"crane.io/crane/internal/agent/effectiverequest"
 	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/pkg/units"
 )
@@ -31,7 +32,8 @@ type plan struct {
 }
 
 // newPlan returns nil for a pod without elastic resources. The pod's group gets the sum of its containers' limits if all have one, as in
-// the kubelet. The kubelet sets the weight of containers that request ordinary CPU; a pod with such a container is not idle.
+// the kubelet, unless the pod has a limit as a whole. The kubelet sets the weight of containers that request ordinary CPU; a pod that
+// requests some, as a whole or by a container, is not idle. No limit is lower than what the pod and the container request.
 func newPlan(pod *corev1.Pod) *plan {
 	containers := elasticrequest.Containers(pod)
 	if len(containers) == 0 {
@@ -40,8 +42,9 @@ func newPlan(pod *corev1.Pod) *plan {
 
 	p := &plan{containers: map[string]groupTarget{}, names: map[string]string{}}
 	requestsCPU := containersRequestingCPU(pod)
+	granted := effectiverequest.Containers(pod)
 	for _, c := range containers {
-		w := groupTarget{limits: c.Amounts}
+		w := groupTarget{limits: atLeast(c.Amounts, granted[c.Name].Request)}
 		if !requestsCPU[c.Name] {
 			w.weight = c.CPU
 		}
@@ -55,19 +58,35 @@ func newPlan(pod *corev1.Pod) *plan {
 	// The sum bounds the pod only if every container has a limit, as in the kubelet.
 	limited, bound := withElasticLimits(pod)
 	limits := podresource.PodLimits(limited, podresource.PodResourcesOptions{})
-	if bound.cpu {
-		p.pod.limits.CPU = units.MilliCPU(limits.Cpu().MilliValue())
+	sum := elasticrequest.Amounts{CPU: units.MilliCPU(limits.Cpu().MilliValue()), Memory: units.Bytes(limits.Memory().Value())}
+	if !bound.cpu {
+		sum.CPU = 0
 	}
-	if bound.memory {
-		p.pod.limits.Memory = units.Bytes(limits.Memory().Value())
+	if !bound.memory {
+		sum.Memory = 0
 	}
 
-	if len(requestsCPU) == 0 {
+	requested := effectiverequest.Pod(pod).Request
+	p.pod.limits = atLeast(sum, requested)
+
+	if requested.CPU == 0 {
 		p.pod.weight = elasticrequest.SumAllocated([]*corev1.Pod{pod}).CPU
 		p.pod.idle = p.pod.weight > 0
 	}
 
 	return p
+}
+
+// atLeast raises limits to requests; a limit of 0 stays none.
+func atLeast(limits, requests elasticrequest.Amounts) elasticrequest.Amounts {
+	if limits.CPU > 0 {
+		limits.CPU = max(limits.CPU, requests.CPU)
+	}
+	if limits.Memory > 0 {
+		limits.Memory = max(limits.Memory, requests.Memory)
+	}
+
+	return limits
 }
 
 // containersRequestingCPU returns the containers that request ordinary CPU.
@@ -92,6 +111,12 @@ func withElasticLimits(pod *corev1.Pod) (*corev1.Pod, limitedResources) {
 	out := &corev1.Pod{Spec: corev1.PodSpec{Overhead: pod.Spec.Overhead}}
 	all := limitedResources{true, true}
 	some := limitedResources{}
+
+	// The kubelet sets the limits of the pod as a whole.
+	if pod.Spec.Resources != nil {
+		whole := pod.Spec.Resources.Limits
+		all = limitedResources{whole.Cpu().IsZero(), whole.Memory().IsZero()}
+	}
 
 	// A container is limited by its ordinary limit, else by its elastic amount.
 	limited := func(list []corev1.Container) []corev1.Container {

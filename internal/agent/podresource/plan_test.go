@@ -49,6 +49,13 @@ func newPod(uid string, containers ...corev1.Container) *corev1.Pod {
 	return p
 }
 
+// withPodResources returns a pod with requests and limits as a whole.
+func withPodResources(pod *corev1.Pod, cpu, memory string) *corev1.Pod {
+	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list, Limits: list}
+	return pod
+}
+
 func TestPlan(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod
@@ -70,6 +77,14 @@ func TestPlan(t *testing.T) {
 		},
 		"memory of the node's own": {
 			newPod("u", newContainer("1", "elastic-cpu=2", "memory=1Gi")), groupTarget{elasticrequest.Amounts{CPU: 2000}, 2000, true}, groupTarget{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000},
+		},
+		"cpu and memory of the pod as a whole": {
+			withPodResources(newPod("u", newContainer("1", "elastic-cpu=1", "elastic-memory=1Gi")), "2", "4Gi"), groupTarget{},
+			groupTarget{limits: elasticrequest.Amounts{CPU: 2000, Memory: 4 * gi}, weight: 1000},
+		},
+		"memory of the pod as a whole": {
+			withPodResources(newPod("u", newContainer("1", "elastic-cpu=2")), "0", "4Gi"), groupTarget{elasticrequest.Amounts{CPU: 2000}, 2000, true},
+			groupTarget{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
