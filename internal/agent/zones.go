@@ -92,6 +92,9 @@ func (e environment) newZoneManagers(
 		config.Dynamic = access.api.objects
 		config.Kubelet = e.kubeletClient(access.api.config)
 	}
+	if !e.DryRun {
+		config.AnswerPath = filepath.Join(e.StateDir, topology.AnswerFile)
+	}
 
 	zones := topology.NewManager(config)
 	list := []Manager{zones}

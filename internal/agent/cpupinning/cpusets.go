@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,6 +142,15 @@ func (c *cpusetWriter) applySetting(target *containerTarget, kind, file, value s
 	}
 
 	return true, nil
+}
+
+// changed reports whether the journal has CPUs of containers.
+func (c *cpusetWriter) changed() bool {
+	if c.journal == nil {
+		return false
+	}
+
+	return slices.ContainsFunc(c.journal.Entries(), func(e act.Entry) bool { return strings.HasPrefix(e.Key, UnitKindCPUs+"/") })
 }
 
 // undoRemoved drops the journal units of removed containers.

@@ -186,13 +186,18 @@ func (m *Manager) Reconcile() {
 		return
 	}
 
+	// What is unknown is no reason to take CPUs from containers.
 	state := m.config.View.State()
-	if !state.KnowsPods {
-		m.problems.Log("pods", "assigning no CPUs until the node's pods are known; previous CPUs stay")
+	switch {
+	case nodeTopology == nil:
+		m.wait("assigning no CPUs until the node's topology is known; previous CPUs stay")
+		return
+	case !state.KnowsPods:
+		m.wait("assigning no CPUs until the node's pods are known; previous CPUs stay")
 		return
 	}
 
-	m.problems.Log("pods", "")
+	m.problems.Log("wait", "")
 	if !m.loadState() {
 		return
 	}
@@ -239,24 +244,33 @@ func (m *Manager) Reconcile() {
 	m.applyTargets(m.buildTargets(machine, pods, containers), changed)
 }
 
-// inactiveReason returns the topology, or why no CPUs are assigned on this node.
+// inactiveReason returns the topology, nil if it is unknown, or why no CPUs are assigned on this node.
 func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 	if why := UnsupportedReason(m.config.Layout); why != "" {
 		return nil, why
 	}
 
 	nodeTopology := m.config.Topology()
-	switch {
-	case nodeTopology == nil:
-		return nil, "the node's topology is not known"
-	case nodeTopology.Kubelet.Static:
+	if nodeTopology != nil && nodeTopology.Kubelet.Static {
 		return nodeTopology, "the kubelet assigns CPUs itself (policy static, by " + nodeTopology.Kubelet.Source + ")"
 	}
 
 	return nodeTopology, ""
 }
 
-// deactivate restores all containers while the kubelet assigns CPUs or the topology is unknown.
+// wait leaves all containers as they are. The CPUs that this agent or the previous one assigned still count as exclusive.
+func (m *Manager) wait(why string) {
+	m.problems.Log("wait", why)
+	s := Status{Reason: why}
+	if m.cpusets.changed() && m.loadState() {
+		s.Exclusive = m.plan.Exclusive()
+	}
+
+	m.status.Store(&s)
+	m.lastInputs = planInputs{} // Everything is compared again afterward.
+}
+
+// deactivate restores all containers while the kubelet assigns CPUs.
 func (m *Manager) deactivate(why string) {
 	m.problems.Log("aside", "assigning no CPUs: "+why)
 	m.status.Store(&Status{Reason: why, Unsupported: UnsupportedReason(m.config.Layout) != ""})
@@ -447,8 +461,8 @@ func (m *Manager) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// ExclusiveCPUs returns the CPUs of single containers, and false while this manager assigns none. It is safe for concurrent use.
+// ExclusiveCPUs returns the CPUs of single containers, and false while there are none by this manager. It is safe for concurrent use.
 func (m *Manager) ExclusiveCPUs() (cpus numa.CPUSet, ok bool) {
 	s := m.Status()
-	return s.Exclusive, s.Active
+	return s.Exclusive, s.Active || s.Exclusive.Len() > 0
 }

@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
-	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/pkg/units"
@@ -391,30 +390,6 @@ func TestMemoryOfOthers(t *testing.T) {
 }
 
 // TestUnknown checks that no CPUs are considered free before the pods are known.
-func TestUnknown(t *testing.T) {
-	b := newFixture(t, false)
-	b.runPod("web", "node0=2", 2)
-	b.advance()
-	state := b.readFile(filepath.Join(b.dir, StateFile))
-	b.startAgent()
-	b.state = &cluster.State{}
-	b.advance()
-
-	if b.readFile(filepath.Join(b.dir, StateFile)) != state || b.cpus("web", "a") != "0-7" || !b.reported("until the node's pods are known") {
-		t.Errorf("before pods are known CPUs are %q, log %v; want them and the state unchanged", b.cpus("web", "a"), b.log)
-	}
-
-	b.invalidateState()
-	b.advance()
-	b.expectCPUs("known", "web/a=0-1")
-	b.topology = nil
-	b.advance()
-
-	if s := b.Status(); s.Active || !strings.Contains(s.Reason, "topology is not known") {
-		t.Errorf("Status() = %+v, want inactive: the topology is unknown", s)
-	}
-}
-
 // TestForgottenPod checks that a pod deleted from the API server keeps its CPUs while its containers run.
 func TestForgottenPod(t *testing.T) {
 	b := newFixture(t, false)

@@ -77,7 +77,14 @@ func (o *Observer) collectExclusiveIdle() {
 		// CPUs that are unknown must not count as idle.
 	}
 
-	if !managed || w.readError != nil {
+	// While a manager's CPUs are unknown, those known before count as exclusive.
+	if w.readError != nil {
+		clear(w.lastTicks)
+		w.cpus = w.cpus.Union(cpus)
+		return
+	}
+
+	if !managed {
 		clear(w.lastTicks)
 		w.cpus = numa.CPUSet{}
 		return

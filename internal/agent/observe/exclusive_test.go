@@ -176,3 +176,37 @@ func FuzzKubeletState(f *testing.F) {
 		}
 	})
 }
+
+// TestExclusivePodsWhileUnknown checks that pods on exclusive CPUs still count as such while the kubelet's checkpoint cannot be read.
+func TestExclusivePodsWhileUnknown(t *testing.T) {
+	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
+	o := newObserver(t, dir)
+	o.SetKubeletDir("srv/kubelet")
+	checkpoint := filepath.Join(dir, "srv/kubelet/cpu_manager_state")
+	writeFile(t, checkpoint, `{"policyName":"static","defaultCpuSet":"0-1","entries":{"uid":{"main":"2-3"}}}`)
+
+	now := time.Now()
+	for _, p := range o.Collect(now).Pods {
+		for _, c := range p.Containers {
+			cpus := "0-1\n"
+			if p.UID == guaranteed {
+				cpus = "2-3\n"
+			}
+
+			writeFile(t, filepath.Join(dir, "sys/fs/cgroup", c.Path, "cpuset.cpus"), cpus)
+		}
+	}
+
+	for _, content := range []string{"", `{"policyName":"static","defaultCpuSet":"0`} {
+		if content != "" {
+			writeFile(t, checkpoint, content)
+		}
+
+		now = now.Add(kubeletStateInterval)
+		for _, p := range o.Collect(now).Pods {
+			if p.HasExclusiveCPUs != (p.UID == guaranteed) {
+				t.Errorf("checkpoint %q: HasExclusiveCPUs of pod %s = %t, want %t", content, p.UID, p.HasExclusiveCPUs, p.UID == guaranteed)
+			}
+		}
+	}
+}

@@ -75,19 +75,29 @@ func ParseKubelet(content []byte) (KubeletConfig, error) {
 
 // parseConfigz parses the kubelet's answer to /configz. It includes defaults, so that missing fields are not set.
 func parseConfigz(content []byte) (KubeletConfig, error) {
+	c, err := decodeConfigz(content)
+	if err != nil {
+		return KubeletConfig{}, err
+	}
+
+	return c.convert()
+}
+
+// decodeConfigz returns the fields of the kubelet's answer that are read.
+func decodeConfigz(content []byte) (*kubeletConfiguration, error) {
 	var answer struct {
 		Configuration *kubeletConfiguration `json:"kubeletconfig"`
 	}
 
 	if err := json.Unmarshal(content, &answer); err != nil {
-		return KubeletConfig{}, fmt.Errorf("invalid JSON: %w", err)
+		return nil, fmt.Errorf("invalid JSON: %w", err)
 	}
 
 	if answer.Configuration == nil {
-		return KubeletConfig{}, errors.New("has no kubeletconfig")
+		return nil, errors.New("has no kubeletconfig")
 	}
 
-	return answer.Configuration.convert()
+	return answer.Configuration, nil
 }
 
 func (c *kubeletConfiguration) convert() (KubeletConfig, error) {

@@ -4,6 +4,7 @@
 package topology
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host"
 )
 
@@ -38,8 +40,14 @@ type KubeletReader struct {
 	File string
 	// Client queries the kubelet; nil without an API server that authenticates both.
 	Client *KubeletClient
-	Clock  clock.PassiveClock
+	// AnswerPath is a file that keeps the kubelet's last answer for the next agent, which may start while the API server that authenticates
+	// queries does not answer; empty for none.
+	AnswerPath string
+	Clock      clock.PassiveClock
 
+	// savedAnswer is the content of the file; answerLoaded is set after it was read.
+	savedAnswer  []byte
+	answerLoaded bool
 	// lastConfig is the kubelet's last answer, valid if hasConfig.
 	lastConfig KubeletConfig
 	hasConfig  bool
@@ -57,6 +65,7 @@ func (r *KubeletReader) LastError() error { return r.lastError }
 // Without any answer the file is read, but not before the kubelet could be queried, since the two may differ. A static policy in a state
 // file of the kubelet always applies; it changes only when the kubelet restarts.
 func (r *KubeletReader) Read(ctx context.Context, node *corev1.Node) (KubeletConfig, error) {
+	r.loadAnswer()
 	r.queryKubelet(ctx, node)
 	k := r.lastConfig
 	switch {
@@ -70,9 +79,8 @@ func (r *KubeletReader) Read(ctx context.Context, node *corev1.Node) (KubeletCon
 		}
 	}
 
-	r.applyStateFile("cpu_manager_state", &k.Static, &k)
-	r.applyStateFile("memory_manager_state", &k.StaticMemory, &k)
-	return k, nil
+	err := errors.Join(r.applyStateFile("cpu_manager_state", &k.Static, &k), r.applyStateFile("memory_manager_state", &k.StaticMemory, &k))
+	return k, err
 }
 
 // queryKubelet queries the kubelet if due.
@@ -98,9 +106,14 @@ func (r *KubeletReader) queryKubelet(ctx context.Context, node *corev1.Node) {
 	}
 
 	content, err := r.Client.Configz(ctx, node)
+	var answer *kubeletConfiguration
+	if err == nil {
+		answer, err = decodeConfigz(content)
+	}
+
 	var k KubeletConfig
 	if err == nil {
-		k, err = parseConfigz(content)
+		k, err = answer.convert()
 	}
 	if err == nil || errors.Is(err, errRefused) {
 		r.nextQuery = now.Add(kubeletQueryInterval)
@@ -112,7 +125,61 @@ func (r *KubeletReader) queryKubelet(ctx context.Context, node *corev1.Node) {
 		k.Source = "the kubelet (/configz)"
 		r.lastConfig = k
 		r.hasConfig = true
+		r.lastError = r.saveAnswer(answer)
 	}
+}
+
+const (
+	// AnswerFile is the usual name of the file with the kubelet's last answer, answerVersion the version of its format.
+	AnswerFile    = "kubelet.json"
+	answerVersion = 1
+)
+
+// loadAnswer reads the answer that the previous agent got. A missing or damaged file is the same as none: the next answer replaces it.
+func (r *KubeletReader) loadAnswer() {
+	if r.answerLoaded || r.AnswerPath == "" || r.Client == nil {
+		return
+	}
+
+	r.answerLoaded = true
+	content, err := host.ReadRegularFile(r.AnswerPath, maxConfigurationBytes)
+	if err != nil {
+		return
+	}
+
+	var answer kubeletConfiguration
+	if err := durablefile.Open(answerVersion, content, &answer); err != nil {
+		return
+	}
+
+	k, err := answer.convert()
+	if err != nil {
+		return
+	}
+
+	k.Source = "the kubelet's answer to the previous agent (" + r.AnswerPath + ")"
+	r.savedAnswer = content
+	r.lastConfig = k
+	r.hasConfig = true
+}
+
+// saveAnswer writes the answer for the next agent if it has changed: the fields that are read, since others may be secret.
+func (r *KubeletReader) saveAnswer(answer *kubeletConfiguration) error {
+	if r.AnswerPath == "" {
+		return nil
+	}
+
+	content, err := durablefile.Seal(answerVersion, answer)
+	if err == nil && !bytes.Equal(content, r.savedAnswer) {
+		err = durablefile.Replace(r.AnswerPath, content)
+	}
+
+	if err != nil {
+		return fmt.Errorf("saving the kubelet's answer for the next agent: %w", err)
+	}
+
+	r.savedAnswer = content
+	return nil
 }
 
 // readStartTime returns the start time of the kubelet.
@@ -147,15 +214,25 @@ func (r *KubeletReader) readFile() (KubeletConfig, error) {
 	return k, nil
 }
 
-// applyStateFile sets a policy to static if a state file of the kubelet has it.
-func (r *KubeletReader) applyStateFile(file string, isStatic *bool, k *KubeletConfig) {
+// applyStateFile sets a policy to static if a state file of the kubelet has it. A kubelet without the file has none; an unreadable file is
+// an error, because its policy is unknown.
+func (r *KubeletReader) applyStateFile(file string, isStatic *bool, k *KubeletConfig) error {
 	if *isStatic {
-		return
+		return nil
 	}
 
-	// A missing or unreadable file is ignored.
-	if policy, err := host.ReadKubeletPolicy(r.Root, r.Dir, file); err == nil && policy == policyStatic {
+	policy, err := host.ReadKubeletPolicy(r.Root, r.Dir, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the kubelet's policy is unknown: %w", err)
+	}
+
+	if policy == policyStatic {
 		*isStatic = true
 		k.Source += ", with policy static by " + file
 	}
+
+	return nil
 }

@@ -6,6 +6,7 @@ package topology
 import (
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -182,5 +183,56 @@ func TestKubeletRefuses(t *testing.T) {
 	r = newTestReader(writeHost(t, nil), k.client(t, k.authority()))
 	if got, err := r.Read(t.Context(), k.node()); err == nil || !strings.Contains(err.Error(), "there is no /var/lib/kubelet/config.yaml, and the kubelet refuses: 403") {
 		t.Errorf("Read without a file = %+v, %v, want an error with the path and the refusal", got, err)
+	}
+}
+
+// TestKubeletAnswerStays checks that the next agent has the kubelet's last answer, flags included, before the API server tells it where the
+// kubelet is, and that the file has no field that is not read.
+func TestKubeletAnswerStays(t *testing.T) {
+	k := newKubelet(t)
+	k.setResponse(http.StatusOK, `{"kubeletconfig":{"reservedSystemCPUs":"3","cgroupDriver":"systemd","staticPodURLHeader":{"Authorization":["secret"]}}}`)
+	root := writeHost(t, map[string]string{"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n"})
+	path := filepath.Join(t.TempDir(), AnswerFile)
+
+	r := newTestReader(root, k.client(t, k.authority()))
+	r.AnswerPath = path
+	if _, err := r.Read(t.Context(), k.node()); err != nil || r.LastError() != nil {
+		t.Fatalf("Read = %v with %v, want nil", err, r.LastError())
+	}
+
+	content, err := os.ReadFile(path)
+	if err != nil || strings.Contains(string(content), "secret") {
+		t.Errorf("the file has %s, %v, want the fields that are read alone", content, err)
+	}
+
+	next := func(path string) (KubeletConfig, error) {
+		r := newTestReader(root, k.client(t, k.authority()))
+		r.AnswerPath = path
+		return r.Read(t.Context(), nil)
+	}
+	if got, err := next(path); err != nil || got.ReservedCPUs.String() != "3" || !strings.Contains(got.Source, path) {
+		t.Errorf("Read without a known node = %+v, %v, want CPU 3 by %s", got, err, path)
+	}
+
+	for name, text := range map[string]string{"damaged": string(content[:len(content)/2]), "empty": ""} {
+		bad := filepath.Join(t.TempDir(), AnswerFile)
+		if err := os.WriteFile(bad, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := next(bad); err == nil {
+			t.Errorf("Read with a file that is %s = %+v, want an error: the kubelet's configuration is unknown", name, got)
+		}
+	}
+}
+
+// TestKubeletStateUnreadable checks that a state file that cannot be read leaves the policy unknown.
+func TestKubeletStateUnreadable(t *testing.T) {
+	for _, content := range []string{"", "{", `{"policyName":1}`} {
+		r := newTestReader(writeHost(t, map[string]string{
+			"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n", "var/lib/kubelet/cpu_manager_state": content,
+		}), nil)
+		if k, err := r.Read(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "policy is unknown") {
+			t.Errorf("Read with cpu_manager_state %q = %+v, %v, want an unknown policy", content, k, err)
+		}
 	}
 }

@@ -50,7 +50,9 @@ type Config struct {
 	KubeletDir string
 	// KubeletFile is its configuration file on the host; empty for config.yaml in KubeletDir.
 	KubeletFile string
-	View        cluster.View
+	// AnswerPath is the file that keeps the kubelet's last answer; empty for none.
+	AnswerPath string
+	View       cluster.View
 	// Kubelet queries the kubelet's configuration; nil without an API server, in which case its file is read.
 	Kubelet *KubeletClient
 	// Dynamic writes the object; nil without an API server, in which case the topology is only read.
@@ -92,11 +94,12 @@ func NewManager(c Config) *Manager {
 		problems: oncelog.New(c.Log),
 		object:   topologyObject{client: c.Dynamic, dryRun: c.DryRun},
 		kubelet: KubeletReader{
-			Root:   c.Root,
-			Dir:    c.KubeletDir,
-			File:   c.KubeletFile,
-			Client: c.Kubelet,
-			Clock:  c.Clock,
+			Root:       c.Root,
+			Dir:        c.KubeletDir,
+			File:       c.KubeletFile,
+			Client:     c.Kubelet,
+			AnswerPath: c.AnswerPath,
+			Clock:      c.Clock,
 		},
 	}
 }
