@@ -169,8 +169,10 @@ type OOMKill struct {
 	Key ContainerKey
 	// Time is the exact time of the kill where the source knows it, else the start of the step that contains it.
 	Time time.Time
-	// Memory is the limit of the container at that time, else its request; 0 where the source does not know it.
+	// Memory is the limit of the container at that time, or the usage for which its pod was evicted; 0 where the source does not know it.
 	Memory units.Bytes
+	// NoLimit is set where the source knows that the container had no limit: the node or the pod was out of memory.
+	NoLimit bool
 }
 
 // OOMReader reads OOM kills of the past.

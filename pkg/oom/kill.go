@@ -42,6 +42,8 @@ type Kill struct {
 	Namespace, Pod, Container string
 	// Memory is the limit of the container, else its request; 0 if it had neither.
 	Memory units.Bytes
+	// NoLimit is set if Memory is not a limit: the kill does not bound the need of the container. Records of gocrane lack it.
+	NoLimit bool
 	// At is the time at which the run ended, in seconds.
 	At    time.Time
 	Cause Cause
@@ -91,6 +93,7 @@ type record struct {
 	OOMAt     time.Time
 	ID        string `json:",omitempty"`
 	Cause     Cause  `json:",omitempty"`
+	NoLimit   bool   `json:",omitempty"`
 	Owner     *Owner `json:",omitempty"`
 }
 
@@ -103,6 +106,7 @@ func (k Kill) MarshalJSON() ([]byte, error) {
 		OOMAt:     k.At.UTC(),
 		ID:        k.ID,
 		Cause:     k.Cause,
+		NoLimit:   k.NoLimit,
 		Memory:    resource.NewQuantity(int64(k.Memory), resource.BinarySI).String(),
 	}
 
@@ -155,6 +159,7 @@ func (k *Kill) UnmarshalJSON(data []byte) error {
 		Memory:    units.Bytes(memory.Value()),
 		At:        decoded.OOMAt.UTC(),
 		Cause:     decoded.Cause,
+		NoLimit:   decoded.NoLimit,
 	}
 
 	if decoded.Owner != nil {

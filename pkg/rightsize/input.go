@@ -22,8 +22,13 @@ type Resources struct {
 type OOM struct {
 	// At is the time of the kill.
 	At time.Time
-	// Memory is the limit of the container, else its request or last usage.
+	// Memory is the limit at which the kernel killed the container, or the usage for which the kubelet evicted it: the need was
+	// at least that. If LimitUnknown is set, it is the largest measured usage, which may be far below the need; 0 if unknown.
 	Memory units.Bytes
+	// NoLimit is set if the container had no limit. The node or the pod was then out of memory, which does not bound the need.
+	NoLimit bool
+	// LimitUnknown is set if the limit at the time of the kill is unknown. The request is then not lowered.
+	LimitUnknown bool
 }
 
 // HPA is a horizontal autoscaler of the workload.

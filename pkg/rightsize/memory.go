@@ -74,10 +74,11 @@ func sizeMemory(in Input, p Policy) (*sizer, bool) {
 
 	// The margin is on top of what kills and the heap require.
 	s.startup(days)
-	s.oom(in, p.Memory.OOM)
+	killedAt := s.oom(in, p.Memory.OOM)
 	s.jvm(in.JVM)
 	s.margin(estimate.margin, estimate.marginDetail)
 	s.utilization(p.Memory.TargetUtilization)
+	s.notBelow(killedAt)
 
 	if in.HPA != nil && s.value > 0 {
 		s.scalePoint(in.HPA.MemoryUtilization, floatOf(in.Current.MemoryRequest))
@@ -249,27 +250,44 @@ func growth(maxima []dayValue) (grows bool, ahead float64) {
 	return true, min(last+growingAhead*(last-first)/float64(days-1), growingCap*last)
 }
 
-// oom raises the value by the out-of-memory kills of the window. Each requires a bump above the memory at which it happened,
-// and the part above the value decreases with the age of the kill. The cap counts from the lowest memory that was killed, so
+// oom raises the value by the out-of-memory kills of the window, and returns the memory below which the request must not fall.
+// Each kill requires a bump above the limit at which it happened. The bump decreases with the age of the kill, but a kill
+// proves that the need was at least the limit, so that part stays. The cap counts from the lowest memory that was killed, so
 // that a loop of kill and bump ends: further growth shows in the usage itself, or is a leak.
-func (s *sizer) oom(in Input, p OOMPolicy) {
+func (s *sizer) oom(in Input, p OOMPolicy) (floor float64) {
 	if !p.Enabled {
-		return
+		return 0
 	}
 
-	// Kills after now, or of unknown memory, do not count.
-	var kills []OOM
+	// Kills after now do not count.
+	var kills, bounds []OOM
+	withoutLimit := 0
 
 	lowest := math.Inf(1)
 	for _, kill := range in.OOMs {
-		if age := in.Now.Sub(kill.At); age >= 0 && age <= p.Window && kill.Memory > 0 {
-			kills = append(kills, kill)
+		age := in.Now.Sub(kill.At)
+		if age < 0 || age > p.Window || kill.Memory <= 0 && !kill.NoLimit && !kill.LimitUnknown {
+			continue
+		}
+
+		kills = append(kills, kill)
+		if kill.NoLimit {
+			withoutLimit++
+			continue
+		}
+
+		if kill.LimitUnknown {
+			floor = max(floor, floatOf(in.Current.MemoryRequest))
+		}
+		if kill.Memory > 0 {
+			bounds = append(bounds, kill)
 			lowest = min(lowest, float64(kill.Memory))
+			floor = max(floor, float64(kill.Memory))
 		}
 	}
 
 	if len(kills) == 0 {
-		return
+		return 0
 	}
 
 	// The kill that requires most decides; kills do not add up.
@@ -278,7 +296,7 @@ func (s *sizer) oom(in Input, p OOMPolicy) {
 	raised := s.value
 	cause := OOM{}
 	capped := false
-	for _, kill := range kills {
+	for _, kill := range bounds {
 		m := float64(kill.Memory)
 		required := max(m*float64(p.Ratio), m+float64(p.MinBump))
 
@@ -288,6 +306,7 @@ func (s *sizer) oom(in Input, p OOMPolicy) {
 			target = s.value + (target-s.value)*math.Exp2(-float64(age)/float64(p.HalfLife))
 		}
 
+		target = max(target, min(m, ceiling))
 		if target > raised {
 			raised = target
 			cause = kill
@@ -296,6 +315,9 @@ func (s *sizer) oom(in Input, p OOMPolicy) {
 	}
 
 	detail := fmt.Sprintf("killed for lack of memory %d times in %s", len(kills), daysText(p.Window))
+	if withoutLimit > 0 {
+		detail += fmt.Sprintf("; %d times without a limit of its own: the node or the pod was out of memory, which does not bound the need", withoutLimit)
+	}
 	if capped {
 		detail += fmt.Sprintf("; no more than %s is given for that: look for a leak", s.unit.format(ceiling))
 	}
@@ -303,6 +325,16 @@ func (s *sizer) oom(in Input, p OOMPolicy) {
 	s.flag(FlagOOM, detail)
 	if raised > s.value {
 		s.step(StepOOM, raised, fmt.Sprintf("killed at %s, %s ago", s.unit.format(float64(cause.Memory)), in.Now.Sub(cause.At).Round(time.Hour)))
+	}
+
+	return floor
+}
+
+// notBelow raises the value to the largest limit at which the container was killed: the cap and the decay of kills end a
+// loop, but a smaller container would be killed again.
+func (s *sizer) notBelow(killedAt float64) {
+	if killedAt > s.value {
+		s.step(StepOOM, killedAt, "not below the memory at which it was killed; look for a leak if it only grows")
 	}
 }
 

@@ -122,7 +122,7 @@ type MemoryPolicy struct {
 
 // OOMPolicy defines how out-of-memory kills raise memory. A kill at m requires max(m*Ratio, m+MinBump), the part above the
 // estimate halves with every HalfLife, and all kills together never require more than Cap times the larger of the estimate
-// and the lowest memory that was killed within the Window.
+// and the lowest memory that was killed within the Window. The request is never below the memory of a kill in the Window.
 type OOMPolicy struct {
 	// Enabled turns the rule on.
 	Enabled bool `json:"enabled"`

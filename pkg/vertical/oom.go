@@ -60,7 +60,8 @@ func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 	return out, nil
 }
 
-// Estimate returns the memory required after the kills of one container, and false if no kill counts.
+// Estimate returns the memory required after the kills of one container, and false if no kill counts. One without a limit does not:
+// the node was out of memory, which does not bound the need.
 func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, now time.Time, priority int) (Estimate, bool) {
 	ratio, ok := o.ratios[workload]
 	if !ok {
@@ -69,7 +70,7 @@ func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, now time.
 
 	out := Estimate{Estimator: TypeOOM, Priority: priority, LowerBoundOnly: true}
 	for _, k := range kills {
-		if age := now.Sub(k.At); age > o.Window || age < -maxClockSkew || k.Memory <= 0 {
+		if age := now.Sub(k.At); age > o.Window || age < -maxClockSkew || k.Memory <= 0 || k.NoLimit {
 			continue
 		}
 

@@ -155,7 +155,7 @@ func (u *Usage) readEvents(ctx context.Context, from metrics.Capabilities, w met
 			}
 
 			if key := (container{identity: identityOf(kill.Key.Workload), name: kill.Key.Container}); u.includes(key) {
-				u.kills[key] = append(u.kills[key], rightsize.OOM{At: kill.Time, Memory: kill.Memory})
+				u.kills[key] = append(u.kills[key], rightsize.OOM{At: kill.Time, Memory: kill.Memory, NoLimit: kill.NoLimit})
 			}
 		}
 	}

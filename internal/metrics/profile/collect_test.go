@@ -147,8 +147,8 @@ func TestOOMMemory(t *testing.T) {
 				return
 			}
 
-			if len(got) != 1 || got[0].Memory != c.want {
-				t.Errorf("oomKills = %+v, want one at %d bytes", got, c.want)
+			if len(got) != 1 || got[0].Memory != c.want || !got[0].LimitUnknown {
+				t.Errorf("oomKills = %+v, want one at %d bytes with an unknown limit", got, c.want)
 			}
 		})
 	}

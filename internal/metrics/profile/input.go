@@ -87,13 +87,13 @@ func SizingAutoscaler(a workload.Autoscaler, targets []workload.UtilizationTarge
 // SetConstraints sets the nodes and autoscalers for ResourceInput.
 func (u *Usage) SetConstraints(c workload.Constraints) { u.constraints = c }
 
-// oomKills returns the OOM kills of a container with the memory that it had at the time. Where the source does not know it, the estimate is
-// the peak of that day, bounded by the current limit or request. The current limit alone may have been raised because of the kill.
+// oomKills returns the OOM kills of a container with the limit that it had at the time. Where the source does not know it, the memory is the
+// peak of that day, bounded by the current limit or request: the current limit may have been raised because of the kill.
 func (u *Usage) oomKills(ref workload.Ref, c workload.Container) []rightsize.OOM {
 	key := container{identity: identityOf(ref), name: c.Name}
 	var out []rightsize.OOM
 	for _, kill := range u.kills[key] {
-		if kill.Memory > 0 {
+		if kill.Memory > 0 || kill.NoLimit {
 			out = append(out, kill)
 			continue
 		}
@@ -110,7 +110,7 @@ func (u *Usage) oomKills(ref workload.Ref, c workload.Container) []rightsize.OOM
 		}
 
 		if memory > 0 {
-			out = append(out, rightsize.OOM{At: kill.At, Memory: memory})
+			out = append(out, rightsize.OOM{At: kill.At, Memory: memory, LimitUnknown: true})
 		}
 	}
 

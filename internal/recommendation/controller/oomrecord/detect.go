@@ -45,7 +45,7 @@ func DetectKills(pod *corev1.Pod) []oom.Kill {
 
 				k := killOf(pod, s.Name, cmp.Or(end.ContainerID, end.FinishedAt.UTC().Format(time.RFC3339)))
 				k.Cause = oom.Killed
-				k.Memory = memoryOf(containerSpec(part.specs, s.Name), s)
+				k.Memory, k.NoLimit = memoryOf(containerSpec(part.specs, s.Name), s)
 				k.At = timeOf(pod, end)
 				out = append(out, k)
 			}
@@ -83,13 +83,23 @@ func containerSpec(all []corev1.Container, name string) *corev1.Container {
 	return &corev1.Container{}
 }
 
-// memoryOf returns the memory of a container: the limit in force, else the limit of its spec, else the request.
-func memoryOf(spec *corev1.Container, status *corev1.ContainerStatus) units.Bytes {
-	lists := []corev1.ResourceList{spec.Resources.Limits, spec.Resources.Requests}
+// memoryOf returns the memory of a container: the limit in force, else the limit of its spec, else the request. noLimit is set
+// if there is no limit; it is not for a container without a spec, whose limit is unknown.
+func memoryOf(spec *corev1.Container, status *corev1.ContainerStatus) (memory units.Bytes, noLimit bool) {
+	inForce := corev1.ResourceRequirements{}
 	if status.Resources != nil {
-		lists = []corev1.ResourceList{status.Resources.Limits, spec.Resources.Limits, status.Resources.Requests, spec.Resources.Requests}
+		inForce = *status.Resources
 	}
 
+	limits := []corev1.ResourceList{inForce.Limits, spec.Resources.Limits}
+	if limit := firstMemory(limits); limit > 0 {
+		return limit, false
+	}
+
+	return firstMemory([]corev1.ResourceList{inForce.Requests, spec.Resources.Requests}), spec.Name != ""
+}
+
+func firstMemory(lists []corev1.ResourceList) units.Bytes {
 	for _, list := range lists {
 		if m := list.Memory().Value(); m > 0 {
 			return units.Bytes(m)
@@ -126,7 +136,8 @@ func evictions(pod *corev1.Pod) []oom.Kill {
 		k := killOf(pod, pod.Spec.Containers[0].Name, reasonEvicted)
 		k.Cause = oom.Evicted
 		k.At = at
-		k.Memory = memoryOf(&pod.Spec.Containers[0], &corev1.ContainerStatus{})
+		k.Memory, _ = memoryOf(&pod.Spec.Containers[0], &corev1.ContainerStatus{})
+		k.NoLimit = true // The usage at the eviction is unknown.
 		out = append(out, k)
 	}
 

@@ -75,10 +75,10 @@ func TestDetectKills(t *testing.T) {
 		}, []string{"sidecar OOMKilled 200"}},
 		"request only": {resources("100Mi", ""), func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State.Terminated = terminated("OOMKilled", "a")
-		}, []string{"app OOMKilled 100"}},
+		}, []string{"app OOMKilled 100 without a limit"}},
 		"best effort": {resources("", ""), func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State.Terminated = terminated("OOMKilled", "a")
-		}, []string{"app OOMKilled 0"}},
+		}, []string{"app OOMKilled 0 without a limit"}},
 		"limit in force": {both, func(p *corev1.Pod) {
 			inForce := resources("100Mi", "150Mi")
 			p.Status.ContainerStatuses[0].Resources = &inForce
@@ -96,7 +96,7 @@ func TestDetectKills(t *testing.T) {
 			p.Status.Phase = corev1.PodFailed
 			p.Status.Reason = "Evicted"
 			p.Status.Message = "The node was low on resource: memory. "
-		}, []string{"app Evicted 200"}},
+		}, []string{"app Evicted 200 without a limit"}},
 		"evicted for its disk": {both, func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
 			p.Status.Reason = "Evicted"
@@ -111,7 +111,12 @@ func TestDetectKills(t *testing.T) {
 		var got []string
 		ids := map[string]bool{}
 		for _, k := range DetectKills(podWith(c.resources, c.change)) {
-			got = append(got, fmt.Sprintf("%s %s %d", k.Container, k.Cause, k.Memory/mib))
+			text := fmt.Sprintf("%s %s %d", k.Container, k.Cause, k.Memory/mib)
+			if k.NoLimit {
+				text += " without a limit"
+			}
+			got = append(got, text)
+
 			if k.Namespace != "shop" || k.Pod != "web-1" || k.ID == "" || ids[k.ID] {
 				t.Errorf("%s: DetectKills returned %+v, want an ID of its own in pod shop/web-1", name, k)
 			}

@@ -62,7 +62,7 @@ func (r Reader) OOMKills(ctx context.Context, w metrics.Window, namespaces []str
 						},
 						Pod: k.Pod, Container: k.Container,
 					},
-					Time: k.At, Memory: k.Memory,
+					Time: k.At, Memory: k.Memory, NoLimit: k.NoLimit,
 				}
 
 				if !yield(kill, nil) {
