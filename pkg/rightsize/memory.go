@@ -405,7 +405,7 @@ func applySpecification(specs []Specification, cpu, memory *sizer) {
 	memory.step(StepSpecification, float64(specs[smallest].Memory), detail)
 }
 
-// maxPeakWithout returns maxPeak without some pods.
+// maxPeakWithout returns maxPeak without some pods; there must be others.
 func (d *Day) maxPeakWithout(pods map[uint32]bool) float64 {
 	if len(pods) == 0 {
 		return d.maxPeak()
@@ -416,10 +416,6 @@ func (d *Day) maxPeakWithout(pods map[uint32]bool) float64 {
 		if !pods[p.Pod] {
 			peak = max(peak, p.Peak)
 		}
-	}
-
-	if peak == 0 {
-		return d.maxPeak()
 	}
 
 	return float64(peak)

@@ -6,6 +6,7 @@ package rightsize
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/units"
@@ -84,9 +85,13 @@ func requiredMemory(peak, unreclaimable float32, leaveOut units.Ratio) float64 {
 	return float64(peak) - float64(leaveOut)*max(0, float64(peak)-float64(unreclaimable))
 }
 
-// requiredPeak returns the largest memory of this day that the request has to hold, without some pods; the largest memory if
-// the page cache is unknown.
+// requiredPeak returns the largest memory of this day that the request has to hold, without some pods. It is the largest memory
+// if the page cache is unknown, and that of all pods if no other one is left: excluded is not zero.
 func (d *Day) requiredPeak(leaveOut units.Ratio, excluded map[uint32]bool) float64 {
+	if !d.hasOtherPods(excluded) {
+		excluded = nil
+	}
+
 	largest := d.maxPeakWithout(excluded)
 	if leaveOut == 0 || !d.hasCacheSplit() {
 		return largest
@@ -106,6 +111,11 @@ func (d *Day) requiredPeak(leaveOut units.Ratio, excluded map[uint32]bool) float
 	}
 
 	return min(required, largest)
+}
+
+// hasOtherPods reports whether the memory of any pod but the excluded ones is known on this day.
+func (d *Day) hasOtherPods(excluded map[uint32]bool) bool {
+	return slices.ContainsFunc(d.Peaks, func(p PodPeak) bool { return p.Peak > 0 && !excluded[p.Pod] })
 }
 
 // hasCacheSplit reports whether the page cache of any pod is known on this day.
