@@ -11,7 +11,8 @@ const (
 	// AnnotationCurrentMetrics is the YAML of status.currentMetrics of the HPA that Crane made.
 	AnnotationCurrentMetrics = "autoscaling.crane.io/effective-hpa-current-metrics"
 	// AnnotationMetricQueryPrefix, followed by a metric's resourceIdentifier, holds the PromQL of the metric's history
-	// instead of the built-in query.
+	// instead of the built-in query. An identifier that is no name of an annotation is encoded; the condition PredictionReady
+	// lists the keys where one is unknown.
 	AnnotationMetricQueryPrefix = "metric-query.autoscaling.crane.io/"
 	// AnnotationAdoptHPA names an HPA of the same target that Crane takes over under its name. Without the annotation Crane
 	// changes no HPA that it has not created.
@@ -116,4 +117,6 @@ const (
 	ReasonPredictionIgnored = "PredictionIgnored"
 	// ReasonMetricsAPIMissing is the reason where no server provides the forecasts to the HPA.
 	ReasonMetricsAPIMissing = "MetricsAPIMissing"
+	// ReasonUnknownMetricQuery is the reason where an annotation with a query names no metric, so that it has no effect.
+	ReasonUnknownMetricQuery = "UnknownMetricQuery"
 )

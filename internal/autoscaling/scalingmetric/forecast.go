@@ -176,21 +176,26 @@ func usesLedger(spec *predictionv1alpha1.PredictionMetric) bool {
 	return spec.Algorithm.AlgorithmType == "" || spec.Algorithm.AlgorithmType == predictionv1alpha1.AlgorithmTypeAuto
 }
 
-// MetricSpec returns the metric of a prediction with the identifier; nil if there is none.
+// MetricSpec returns the metric of a prediction with the identifier, in full or as LabelValue encodes it; nil if there is none.
 func MetricSpec(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) *predictionv1alpha1.PredictionMetric {
-	for i := range tsp.Spec.PredictionMetrics {
-		if m := &tsp.Spec.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
-			return m
-		}
-	}
-
-	return nil
+	return findMetric(tsp.Spec.PredictionMetrics, identifier, func(m *predictionv1alpha1.PredictionMetric) string { return m.ResourceIdentifier })
 }
 
 func metricStatus(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) *predictionv1alpha1.PredictionMetricStatus {
-	for i := range tsp.Status.PredictionMetrics {
-		if m := &tsp.Status.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
-			return m
+	return findMetric(tsp.Status.PredictionMetrics, identifier, func(m *predictionv1alpha1.PredictionMetricStatus) string { return m.ResourceIdentifier })
+}
+
+// findMetric prefers the metric with exactly this identifier: another one may be encoded alike.
+func findMetric[T any](metrics []T, identifier string, nameOf func(*T) string) *T {
+	for i := range metrics {
+		if nameOf(&metrics[i]) == identifier {
+			return &metrics[i]
+		}
+	}
+
+	for i := range metrics {
+		if sameText(nameOf(&metrics[i]), identifier) {
+			return &metrics[i]
 		}
 	}
 

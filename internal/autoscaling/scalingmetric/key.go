@@ -21,17 +21,17 @@ type Key struct {
 	Identifier string
 }
 
-// MatchLabels returns the key as the selector of an external metric.
+// MatchLabels returns the key as the selector of an external metric. Texts that are no label values are encoded, see LabelValue.
 func (k Key) MatchLabels() map[string]string {
 	return map[string]string{
-		autoscalingv1alpha1.MetricLabelTargetKind:         k.TargetKind,
-		autoscalingv1alpha1.MetricLabelTargetName:         k.TargetName,
-		autoscalingv1alpha1.MetricLabelTargetNamespace:    k.TargetNamespace,
-		autoscalingv1alpha1.MetricLabelResourceIdentifier: k.Identifier,
+		autoscalingv1alpha1.MetricLabelTargetKind:         LabelValue(k.TargetKind),
+		autoscalingv1alpha1.MetricLabelTargetName:         LabelValue(k.TargetName),
+		autoscalingv1alpha1.MetricLabelTargetNamespace:    LabelValue(k.TargetNamespace),
+		autoscalingv1alpha1.MetricLabelResourceIdentifier: LabelValue(k.Identifier),
 	}
 }
 
-// ParseKey parses the selector of a request. It rejects a selector of anything but the four labels with one value each, because it
+// ParseKey parses the selector of a request; its texts are as LabelValue returns them. It rejects a selector of anything but the four labels with one value each, because it
 // could match thousands of values, which an HPA would add up.
 func ParseKey(selector labels.Selector) (Key, error) {
 	var k Key
@@ -72,12 +72,16 @@ func ParseKey(selector labels.Selector) (Key, error) {
 // target of the key.
 func (k Key) SelectsPrediction(tsp *predictionv1alpha1.TimeSeriesPrediction) bool {
 	ref := tsp.Spec.TargetRef
-	return ref != nil && ref.Kind == k.TargetKind && ref.Name == k.TargetName && tsp.Namespace == k.TargetNamespace &&
+	return ref != nil && k.selectsTarget(ref.Kind, ref.Name, tsp.Namespace) &&
 		tsp.Labels[autoscalingv1alpha1.LabelManagedBy] == autoscalingv1alpha1.ManagedByEffectiveHPA
 }
 
 // SelectsAutoscaler reports whether an EffectiveHorizontalPodAutoscaler has the target of the key.
 func (k Key) SelectsAutoscaler(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
 	ref := ehpa.Spec.ScaleTargetRef
-	return ref.Kind == k.TargetKind && ref.Name == k.TargetName && ehpa.Namespace == k.TargetNamespace
+	return k.selectsTarget(ref.Kind, ref.Name, ehpa.Namespace)
+}
+
+func (k Key) selectsTarget(kind, name, namespace string) bool {
+	return kind == k.TargetKind && namespace == k.TargetNamespace && sameText(name, k.TargetName)
 }

@@ -114,9 +114,7 @@ func (p *Provider) prediction(ctx context.Context, key scalingmetric.Key, value 
 
 // predictsMetric reports whether a prediction includes a metric.
 func predictsMetric(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) bool {
-	return slices.ContainsFunc(tsp.Spec.PredictionMetrics, func(m predictionv1alpha1.PredictionMetric) bool {
-		return m.ResourceIdentifier == identifier
-	})
+	return scalingmetric.MetricSpec(tsp, identifier) != nil
 }
 
 func (p *Provider) cron(ctx context.Context, key scalingmetric.Key, value *external_metrics.ExternalMetricValue) error {
@@ -145,7 +143,7 @@ func (p *Provider) cron(ctx context.Context, key scalingmetric.Key, value *exter
 // listForTarget lists the objects of a target without copying them from the cache.
 func (p *Provider) listForTarget(ctx context.Context, key scalingmetric.Key, list client.ObjectList) error {
 	err := p.Reader.List(ctx, list, client.InNamespace(key.TargetNamespace),
-		client.MatchingFields{TargetIndex: key.TargetKind + "/" + key.TargetName}, client.UnsafeDisableDeepCopy)
+		client.MatchingFields{TargetIndex: targetIndexValue(key.TargetKind, key.TargetName)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return status.Unavailable("looking for %s %s/%s: %v", key.TargetKind, key.TargetNamespace, key.TargetName, err)
 	}
@@ -196,14 +194,17 @@ func TargetIndexValues(o client.Object) []string {
 	switch o := o.(type) {
 	case *predictionv1alpha1.TimeSeriesPrediction:
 		if ref := o.Spec.TargetRef; ref != nil {
-			return []string{ref.Kind + "/" + ref.Name}
+			return []string{targetIndexValue(ref.Kind, ref.Name)}
 		}
 	case *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler:
-		return []string{o.Spec.ScaleTargetRef.Kind + "/" + o.Spec.ScaleTargetRef.Name}
+		return []string{targetIndexValue(o.Spec.ScaleTargetRef.Kind, o.Spec.ScaleTargetRef.Name)}
 	}
 
 	return nil
 }
+
+// targetIndexValue has the name as the selector of an HPA has it: a name may be too long for a label.
+func targetIndexValue(kind, name string) string { return kind + "/" + scalingmetric.LabelValue(name) }
 
 // TrimObject removes what no metric is computed from before an object is cached: managed fields, annotations and the state of
 // ledgers. The sample values of a forecast share one string, because hundreds of strings for each forecast would keep the garbage

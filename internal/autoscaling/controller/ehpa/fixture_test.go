@@ -108,7 +108,7 @@ func (w *writeCounter) funcs() interceptor.Funcs {
 type fakeMetrics map[string]hpametrics.Value
 
 func (r fakeMetrics) Read(_ context.Context, _, _ string, m *autoscalingv2.MetricSpec, _ time.Time) (hpametrics.Value, error) {
-	v, ok := r[resourceIdentifier(m)]
+	v, ok := r[scalingmetric.Identifiers([]autoscalingv2.MetricSpec{*m})[0]]
 	if !ok {
 		return hpametrics.Value{}, scaling.ErrNoMetric
 	}

@@ -5,6 +5,7 @@ package ehpa
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -80,6 +81,7 @@ func planForecasts(o observation, queries *QueryBuilder) forecastPlan {
 	out.ready = &condition.State{
 		Type: autoscalingv1alpha1.ConditionPredictionReady, Reason: autoscalingv1alpha1.ReasonPredictionIgnored, Message: strings.Join(ignored, "; "),
 	}
+	unknown := scalingmetric.UnknownQueryAnnotations(o.ehpa)
 	// The HPA gets the forecasts only while something serves them: a metric that is missing keeps it from scaling down.
 	switch {
 	case out.prediction == nil:
@@ -92,10 +94,19 @@ func planForecasts(o observation, queries *QueryBuilder) forecastPlan {
 
 	default:
 		out.active = usable
-		if len(ignored) == 0 {
+		if len(ignored) == 0 && len(unknown) > 0 {
+			out.ready.Reason = autoscalingv1alpha1.ReasonUnknownMetricQuery
+		} else if len(ignored) == 0 {
 			out.ready.OK = true
 			out.ready.Reason = autoscalingv1alpha1.ReasonPredicting
 		}
+	}
+
+	// Such an annotation has no effect, and the forecast is of another query than the user means.
+	if len(unknown) > 0 {
+		text := fmt.Sprintf("no metric has the annotation %s; the annotations of the metrics are %s",
+			strings.Join(unknown, ", "), strings.Join(scalingmetric.QueryAnnotations(o.ehpa), ", "))
+		out.ready.Message = strings.Trim(out.ready.Message+"; "+text, "; ")
 	}
 
 	return out
@@ -103,8 +114,8 @@ func planForecasts(o observation, queries *QueryBuilder) forecastPlan {
 
 // forecastCandidates returns a candidate for each metric, in the order of the spec.
 func forecastCandidates(o observation, queries *QueryBuilder) []forecastCandidate {
-	metrics := metricSpecs(o.ehpa)
-	names := resourceIdentifiers(metrics)
+	metrics := scalingmetric.MetricSpecs(o.ehpa)
+	names := scalingmetric.Identifiers(metrics)
 	out := make([]forecastCandidate, len(metrics))
 	for i := range metrics {
 		out[i] = newForecastCandidate(o, &metrics[i], names[i], queries)
@@ -188,9 +199,9 @@ func desiredPrediction(o observation, candidates []forecastCandidate) *predictio
 
 	ref := qualifiedRef(ehpa.Spec.ScaleTargetRef)
 	labels := managedLabels(ehpa, out.Name)
-	labels[autoscalingv1alpha1.LabelTargetKind] = labelValue(ref.Kind)
+	labels[autoscalingv1alpha1.LabelTargetKind] = scalingmetric.LabelValue(ref.Kind)
 	labels[autoscalingv1alpha1.LabelTargetNamespace] = ehpa.Namespace
-	labels[autoscalingv1alpha1.LabelTargetName] = labelValue(ref.Name)
+	labels[autoscalingv1alpha1.LabelTargetName] = scalingmetric.LabelValue(ref.Name)
 	out.Labels = mergedMetadata(out.Labels, nil, nil, nil, labels)
 
 	out.Spec = predictionv1alpha1.TimeSeriesPredictionSpec{

@@ -7,29 +7,12 @@ import (
 	"encoding/json"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 )
-
-// metricSpecs returns the metrics of the spec. Without any it returns the default of the API server, 80 % of the CPU request, written
-// out so that status and forecasts cover it.
-func metricSpecs(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) []autoscalingv2.MetricSpec {
-	if len(ehpa.Spec.Metrics) > 0 {
-		return ehpa.Spec.Metrics
-	}
-
-	return []autoscalingv2.MetricSpec{{
-		Type: autoscalingv2.ResourceMetricSourceType,
-		Resource: &autoscalingv2.ResourceMetricSource{
-			Name:   corev1.ResourceCPU,
-			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(80))},
-		},
-	}}
-}
 
 func minReplicas(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) int32 {
 	return ptr.Deref(ehpa.Spec.MinReplicas, 1)
@@ -67,7 +50,7 @@ func newHPASpec(
 		Behavior:       defaultedBehavior(ehpa.Spec.Behavior),
 	}
 
-	for _, m := range metricSpecs(ehpa) {
+	for _, m := range scalingmetric.MetricSpecs(ehpa) {
 		spec.Metrics = append(spec.Metrics, *m.DeepCopy())
 	}
 
@@ -142,8 +125,8 @@ func desiredHPA(
 // managedLabels returns gocrane's labels of objects that an autoscaler controls.
 func managedLabels(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, name string) map[string]string {
 	return map[string]string{
-		autoscalingv1alpha1.LabelName:            labelValue(name),
-		autoscalingv1alpha1.LabelPartOf:          labelValue(ehpa.Name),
+		autoscalingv1alpha1.LabelName:            scalingmetric.LabelValue(name),
+		autoscalingv1alpha1.LabelPartOf:          scalingmetric.LabelValue(ehpa.Name),
 		autoscalingv1alpha1.LabelManagedBy:       autoscalingv1alpha1.ManagedByEffectiveHPA,
 		autoscalingv1alpha1.LabelEffectiveHPAUID: string(ehpa.UID),
 	}

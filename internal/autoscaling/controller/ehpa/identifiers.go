@@ -6,7 +6,6 @@ package ehpa
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -16,67 +15,16 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// Prefixes of a resourceIdentifier. They are gocrane's, except that of objects, which gocrane does not forecast.
-const (
-	prefixResource  = "resource."
-	prefixContainer = "container-resource."
-	prefixPods      = "pods."
-	prefixObject    = "object."
-	prefixExternal  = "external."
-)
-
 // Prefixes of the names of proposals that are no metrics of the spec.
 const (
 	proposalPrediction = "prediction of "
 	proposalCron       = "cron "
 )
 
-// resourceIdentifiers returns gocrane's resourceIdentifier of each metric. Where two metrics would share one, the later one has the name of
-// its container, or a number, appended.
-func resourceIdentifiers(metrics []autoscalingv2.MetricSpec) []string {
-	out := make([]string, len(metrics))
-	seen := map[string]int{}
-	for i := range metrics {
-		m := &metrics[i]
-		name := resourceIdentifier(m)
-		if seen[name] > 0 && m.Type == autoscalingv2.ContainerResourceMetricSourceType {
-			name += "." + m.ContainerResource.Container
-		}
-
-		seen[name]++
-		out[i] = name
-		if n := seen[name]; n > 1 {
-			out[i] = fmt.Sprintf("%s.%d", name, n)
-		}
-	}
-
-	return out
-}
-
-func resourceIdentifier(m *autoscalingv2.MetricSpec) string {
-	switch m.Type {
-	case autoscalingv2.ResourceMetricSourceType:
-		return prefixResource + string(m.Resource.Name)
-	case autoscalingv2.ContainerResourceMetricSourceType:
-		return prefixContainer + string(m.ContainerResource.Name)
-	case autoscalingv2.PodsMetricSourceType:
-		return prefixPods + m.Pods.Metric.Name
-	case autoscalingv2.ObjectMetricSourceType:
-		return prefixObject + m.Object.Metric.Name
-	case autoscalingv2.ExternalMetricSourceType:
-		return prefixExternal + m.External.Metric.Name
-	}
-
-	return string(m.Type)
-}
-
 // managedName returns the name of the objects that an autoscaler controls.
 func managedName(ehpa string) string {
 	return truncateWithHash(autoscalingv1alpha1.ManagedObjectPrefix+ehpa, 253)
 }
-
-// labelValue returns a name as the value of a label.
-func labelValue(name string) string { return truncateWithHash(name, 63) }
 
 // truncateWithHash shortens a long name and appends a hash, so that it stays unique.
 func truncateWithHash(name string, maxLength int) string {

@@ -19,6 +19,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/autoscaling/hpametrics"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/kube/workload"
 )
 
@@ -120,7 +121,7 @@ func requestKeys(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) []r
 	}
 
 	var out []requestKey
-	for _, m := range metricSpecs(ehpa) {
+	for _, m := range scalingmetric.MetricSpecs(ehpa) {
 		switch {
 		case m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource.Target.AverageUtilization != nil:
 			out = append(out, requestKey{m.Resource.Name, ""})

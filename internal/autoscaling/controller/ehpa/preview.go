@@ -14,6 +14,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/autoscaling/hpametrics"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/pkg/scaling"
 )
@@ -89,8 +90,8 @@ func (s *PreviewCalculator) Compute(ctx context.Context, o observation, p plan) 
 
 // sync runs the HPA algorithm once.
 func (s *PreviewCalculator) sync(ctx context.Context, h *scaling.History, o observation, p plan) decision {
-	metrics := metricSpecs(o.ehpa)
-	names := resourceIdentifiers(metrics)
+	metrics := scalingmetric.MetricSpecs(o.ehpa)
+	names := scalingmetric.Identifiers(metrics)
 	behavior := o.ehpa.Spec.Behavior
 	var input []scaling.Proposal
 	var out decision

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/pkg/scaling"
 )
@@ -31,7 +32,7 @@ func hpaDecision(hpa *autoscalingv2.HorizontalPodAutoscaler, p plan) decision {
 
 // hpaProposals returns what each metric of the HPA asks for: the HPA algorithm on the values in the status of the HPA.
 func hpaProposals(hpa *autoscalingv2.HorizontalPodAutoscaler, p plan) []autoscalingv1alpha1.ReplicaProposal {
-	names := proposalNames(hpa.Spec.Metrics)
+	names := proposalNames(hpa.Spec.Metrics, p.forecasts.candidates)
 	var out []autoscalingv1alpha1.ReplicaProposal
 	for i := range hpa.Spec.Metrics {
 		entry := proposal{name: names[i]}
@@ -93,13 +94,24 @@ func cronProposals(floor scaling.Floor) []autoscalingv1alpha1.ReplicaProposal {
 	return out
 }
 
-// proposalNames returns the names of the proposals of an HPA's metrics.
-func proposalNames(metrics []autoscalingv2.MetricSpec) []string {
-	names := resourceIdentifiers(metrics)
+// proposalNames returns the names of the proposals of an HPA's metrics. The selector of a forecast may have the identifier encoded.
+func proposalNames(metrics []autoscalingv2.MetricSpec, candidates []forecastCandidate) []string {
+	names := scalingmetric.Identifiers(metrics)
 	for i := range metrics {
-		if e := metrics[i].External; e != nil && e.Metric.Name == autoscalingv1alpha1.MetricPrediction && e.Metric.Selector != nil {
-			names[i] = proposalPrediction + e.Metric.Selector.MatchLabels[autoscalingv1alpha1.MetricLabelResourceIdentifier]
+		e := metrics[i].External
+		if e == nil || e.Metric.Name != autoscalingv1alpha1.MetricPrediction || e.Metric.Selector == nil {
+			continue
 		}
+
+		identifier := e.Metric.Selector.MatchLabels[autoscalingv1alpha1.MetricLabelResourceIdentifier]
+		for _, c := range candidates {
+			if scalingmetric.LabelValue(c.identifier) == identifier {
+				identifier = c.identifier
+				break
+			}
+		}
+
+		names[i] = proposalPrediction + identifier
 	}
 
 	return names

@@ -15,6 +15,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/internal/metrics/prometheus"
@@ -52,7 +53,7 @@ func (q *QueryBuilder) findQuery(
 		return predictionv1alpha1.PredictionMetric{}, errObjectMetric
 	}
 
-	if text := strings.TrimSpace(ehpa.Annotations[autoscalingv1alpha1.AnnotationMetricQueryPrefix+identifier]); text != "" {
+	if text := strings.TrimSpace(ehpa.Annotations[scalingmetric.QueryAnnotation(identifier)]); text != "" {
 		return expressionQuery(text), nil
 	}
 
@@ -69,7 +70,7 @@ func (q *QueryBuilder) findQuery(
 		}
 	}
 
-	return q.defaultQuery(m, pods)
+	return q.defaultQuery(m, identifier, pods)
 }
 
 func expressionQuery(text string) predictionv1alpha1.PredictionMetric {
@@ -111,18 +112,20 @@ func ruleQuery(rules *promadapter.Rules, m *autoscalingv2.MetricSpec, namespace 
 }
 
 // defaultQuery returns the usage of the workload for a resource, and the sum of the series for any other metric.
-func (q *QueryBuilder) defaultQuery(m *autoscalingv2.MetricSpec, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
+func (q *QueryBuilder) defaultQuery(
+	m *autoscalingv2.MetricSpec, identifier string, pods []prometheus.Matcher,
+) (predictionv1alpha1.PredictionMetric, error) {
 	switch m.Type {
 	case autoscalingv2.ResourceMetricSourceType:
 		name := m.Resource.Name
-		if err := checkResource(name); err != nil {
+		if err := checkResource(name, identifier); err != nil {
 			return predictionv1alpha1.PredictionMetric{}, err
 		}
 
 		return predictionv1alpha1.PredictionMetric{Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: &name}, nil
 
 	case autoscalingv2.ContainerResourceMetricSourceType:
-		return q.containerQuery(m.ContainerResource, pods)
+		return q.containerQuery(m.ContainerResource, identifier, pods)
 	case autoscalingv2.PodsMetricSourceType:
 		return q.sumQuery(m.Pods.Metric, pods)
 	case autoscalingv2.ExternalMetricSourceType:
@@ -132,18 +135,20 @@ func (q *QueryBuilder) defaultQuery(m *autoscalingv2.MetricSpec, pods []promethe
 	return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("metrics of type %s are not forecast", m.Type)
 }
 
-func checkResource(name corev1.ResourceName) error {
+func checkResource(name corev1.ResourceName, identifier string) error {
 	if name == corev1.ResourceCPU || name == corev1.ResourceMemory {
 		return nil
 	}
 
-	return fmt.Errorf("the usage of %s is not known: set its query in the annotation %s%s%s",
-		name, autoscalingv1alpha1.AnnotationMetricQueryPrefix, prefixResource, name)
+	return fmt.Errorf("the usage of %s is not known: set its query in the annotation %s",
+		name, scalingmetric.QueryAnnotation(identifier))
 }
 
 // containerQuery returns the usage of one container summed over the pods. A container that two jobs scrape counts once.
-func (q *QueryBuilder) containerQuery(m *autoscalingv2.ContainerResourceMetricSource, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
-	if err := checkResource(m.Name); err != nil {
+func (q *QueryBuilder) containerQuery(
+	m *autoscalingv2.ContainerResourceMetricSource, identifier string, pods []prometheus.Matcher,
+) (predictionv1alpha1.PredictionMetric, error) {
+	if err := checkResource(m.Name, identifier); err != nil {
 		return predictionv1alpha1.PredictionMetric{}, err
 	}
 

@@ -422,7 +422,7 @@ func TestQueries(t *testing.T) {
 		"objects are not forecast": {object, nil, nil, "", "not forecast"},
 	} {
 		b.rules = c.rules
-		got, err := b.Queries.build(web(func(e *scaler) { e.Annotations = c.notes }), &c.metric, resourceIdentifier(&c.metric))
+		got, err := b.Queries.build(web(func(e *scaler) { e.Annotations = c.notes }), &c.metric, scalingmetric.Identifiers([]autoscalingv2.MetricSpec{c.metric})[0])
 		text := string(got.Type)
 		if got.ResourceQuery != nil {
 			text += " " + string(*got.ResourceQuery)
@@ -595,26 +595,12 @@ func TestPropagation(t *testing.T) {
 	}
 }
 
-func TestIdentifiersAreUnique(t *testing.T) {
-	container := func(name string) autoscalingv2.MetricSpec {
-		return autoscalingv2.MetricSpec{Type: autoscalingv2.ContainerResourceMetricSourceType, ContainerResource: &autoscalingv2.ContainerResourceMetricSource{Name: "cpu", Container: name}}
-	}
-	got := resourceIdentifiers([]autoscalingv2.MetricSpec{
-		utilization("cpu", 1), container("a"), container("b"), utilization("cpu", 2), container("b"),
-	})
-
-	want := []string{"resource.cpu", "container-resource.cpu", "container-resource.cpu.b", "resource.cpu.2", "container-resource.cpu.b.2"}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
-
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("a", 253)
 	if n := managedName(long); len(n) > 253 || n == managedName(long[1:]) {
 		t.Errorf("managedName has %d characters, want at most 253, and another name for another autoscaler", len(n))
 	}
-	if v := labelValue(long); len(v) > 63 {
+	if v := scalingmetric.LabelValue(long); len(v) > 63 {
 		t.Errorf("labelValue has %d characters, want at most 63", len(v))
 	}
 }

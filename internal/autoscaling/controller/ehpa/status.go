@@ -143,15 +143,54 @@ func setConditions(conditions *[]metav1.Condition, o observation, p plan, done a
 		state.Set(conditions, o.ehpa.Generation, o.now)
 	}
 
-	set(autoscalingv1alpha1.ConditionReady, cmp.Or(done.ready, p.ready))
+	ready := cmp.Or(done.ready, p.ready)
+	predictionReady := cmp.Or(done.predictionReady, p.forecasts.ready)
+	if p.hpa != nil {
+		ready = withHPAFailure(ready, *conditions, o.hpa, func(autoscalingv2.HorizontalPodAutoscalerCondition) bool { return true })
+		predictionReady = withHPAFailure(predictionReady, *conditions, o.hpa, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+			return strings.Contains(c.Message, autoscalingv1alpha1.MetricPrediction)
+		})
+	}
+
+	set(autoscalingv1alpha1.ConditionReady, ready)
 	if !p.keepObjects { // Otherwise the forecasts were not read.
-		set(autoscalingv1alpha1.ConditionPredictionReady, cmp.Or(done.predictionReady, p.forecasts.ready))
+		set(autoscalingv1alpha1.ConditionPredictionReady, predictionReady)
 	}
 
 	set(autoscalingv1alpha1.ConditionCronReady, p.crons.ready)
 	for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.AbleToScale, autoscalingv2.ScalingActive, autoscalingv2.ScalingLimited} {
 		copyHPACondition(conditions, o, kind)
 	}
+}
+
+// withHPAFailure returns a state, or the failure of the HPA where the state is fine and the HPA is not: an HPA with a failing metric keeps its
+// replicas, however low the load is. The message stays while the reason does, because it may contain numbers that change with each sync.
+func withHPAFailure(
+	state *condition.State, old []metav1.Condition, hpa *autoscalingv2.HorizontalPodAutoscaler, concerns func(autoscalingv2.HorizontalPodAutoscalerCondition) bool,
+) *condition.State {
+	if state == nil || !state.OK || hpa == nil {
+		return state
+	}
+
+	for _, c := range hpa.Status.Conditions {
+		isFailure := c.Status == corev1.ConditionFalse && (c.Type == autoscalingv2.AbleToScale || c.Type == autoscalingv2.ScalingActive)
+		if !isFailure || !concerns(c) {
+			continue
+		}
+
+		out := &condition.State{
+			Type:    state.Type,
+			Reason:  cmp.Or(c.Reason, string(c.Type)),
+			Message: fmt.Sprintf("HorizontalPodAutoscaler %s keeps its replicas: %s", hpa.Name, c.Message),
+		}
+		if before := meta.FindStatusCondition(old, state.Type); before != nil && before.Status == metav1.ConditionFalse && before.Reason == out.Reason {
+			out.Message = before.Message
+		}
+
+		return out
+	}
+
+	return state
 }
 
 // copyHPACondition copies a condition of the HPA. While status and reason stay, the old message stays too, because it may contain

@@ -185,6 +185,10 @@ func validateMetricQueryAnnotations(e *autoscalingv1alpha1.EffectiveHorizontalPo
 			continue
 		}
 
+		if slices.Contains(scalingmetric.UnknownQueryAnnotations(e), key) {
+			v.warnf(path, "has no effect: it names no metric; the annotations of the metrics are %s", strings.Join(scalingmetric.QueryAnnotations(e), ", "))
+		}
+
 		v.merge(validateExpression(e.Annotations[key], path))
 	}
 

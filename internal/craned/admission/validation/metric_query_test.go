@@ -1,0 +1,34 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"strings"
+	"testing"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
+)
+
+// TestUnknownMetricQueryAnnotation checks that the answer to an annotation that names no metric has the annotations that do.
+func TestUnknownMetricQueryAnnotation(t *testing.T) {
+	ehpa := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
+	ehpa.Spec.MaxReplicas = 5
+	ehpa.Spec.Prediction = &autoscalingv1alpha1.Prediction{PredictionAlgorithm: &autoscalingv1alpha1.PredictionAlgorithm{}}
+	ehpa.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{
+		Metric: autoscalingv2.MetricIdentifier{Name: "job:http_requests:rate5m"},
+	}}}
+	key := scalingmetric.QueryAnnotation("pods.job:http_requests:rate5m")
+
+	for annotation, want := range map[string]bool{"metric-query.autoscaling.crane.io/http_requests": true, key: false} {
+		ehpa.Annotations = map[string]string{annotation: "sum(rate(http_requests_total[5m]))"}
+
+		warnings := strings.Join(ValidateEffectiveHorizontalPodAutoscaler(ehpa, Facts{}).Warnings, "\n")
+		if got := strings.Contains(warnings, "has no effect: it names no metric") && strings.Contains(warnings, key); got != want {
+			t.Errorf("warnings with the annotation %s: %q; naming the right key = %v, want %v", annotation, warnings, got, want)
+		}
+	}
+}
