@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,16 +17,17 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/discover"
 	"crane.io/crane/internal/metrics/historyserver"
+	"crane.io/crane/internal/metrics/promadapter"
 )
 
 // Names of the Prometheus checks.
 const (
-	checkPrometheus = "Prometheus"
-	checkMetrics    = "metrics"
-	checkClusters   = "clusters"
-	checkHistory    = "history"
-	checkScrape     = "scrape interval"
-	checkClock      = "clock"
+	checkPrometheus  = "Prometheus"
+	checkMetrics     = "metrics"
+	checkMetricRules = "metric rules"
+	checkHistory     = "history"
+	checkScrape      = "scrape interval"
+	checkClock       = "clock"
 )
 
 const (
@@ -78,9 +80,7 @@ func (d *diagnosis) checkServer(ctx context.Context, withCluster bool) {
 
 	d.add(checkPrometheus, installation.OK, detail, strings.Join(notes, " "))
 	d.checkMetrics(report, withCluster)
-	if err := source.CheckClusters(ctx); err != nil {
-		d.add(checkClusters, installation.Missing, err.Error(), "set --prometheus-labels for crane and --extension-labels for craned")
-	}
+	d.checkMetricRules(ctx, source)
 
 	// Without samples, the other checks would only repeat that.
 	if report.Newest.IsZero() {
@@ -139,6 +139,29 @@ func (d *diagnosis) checkMetrics(report metrics.SourceReport, withCluster bool) 
 		if strings.Contains(w, "honorLabels") {
 			d.add("renamed labels", installation.Warn, w, "set honorLabels: true in the ServiceMonitor or honor_labels: true in the scrape job")
 		}
+	}
+}
+
+// ineffectiveRules are the rules of prometheus-adapter's configuration without effect, as the metric adapter and craned export them.
+const ineffectiveRules = `max by (rule, reason) ({__name__=~"crane_metric_adapter_rule_without_effect|crane_autoscaling_rule_without_effect"})`
+
+// checkMetricRules names each rule of prometheus-adapter's configuration that defines no metric.
+func (d *diagnosis) checkMetricRules(ctx context.Context, source metrics.Querier) {
+	samples, err := source.Instant(ctx, ineffectiveRules, d.now)
+	if err != nil {
+		d.add(checkMetricRules, installation.Warn, "whether all rules have an effect is unknown: "+err.Error(), "")
+		return
+	}
+
+	meaning := map[string][2]string{
+		promadapter.ReasonRefused:  {"is invalid and left out", "the log of metric-adapter and the condition MetricRulesReady of EffectiveHPAs have the reason: correct the rule"},
+		promadapter.ReasonNoSeries: {"finds no series", "check its seriesQuery in Prometheus, or set --metrics-max-age above the interval between two samples"},
+		promadapter.ReasonNoMatch:  {"finds series, and its filters and name leave none", "check its seriesFilters and name.matches"},
+	}
+
+	for _, s := range samples {
+		text := meaning[s.Labels["reason"]]
+		d.add(checkMetricRules, installation.Warn, s.Labels["rule"]+" of prometheus-adapter's configuration "+cmp.Or(text[0], "has no effect"), text[1])
 	}
 }
 

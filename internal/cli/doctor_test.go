@@ -4,6 +4,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +71,41 @@ func TestAbsentMetrics(t *testing.T) {
 	report.Metrics[1].Series = 3
 	if got := check(); got["kube_job_owner"] != installation.OK {
 		t.Errorf("checks with kube-state-metrics = %v, want kube_job_owner ok", got)
+	}
+}
+
+// rulesQuerier answers the query of doctor for rules.
+type rulesQuerier struct {
+	metrics.Querier
+	samples []metrics.Sample
+	err     error
+}
+
+func (q rulesQuerier) Instant(context.Context, string, time.Time) ([]metrics.Sample, error) {
+	return q.samples, q.err
+}
+
+// TestMetricRules checks that doctor names each rule without effect with what to do, and reports an unknown answer as unknown.
+func TestMetricRules(t *testing.T) {
+	check := func(q rulesQuerier) []installation.Check {
+		d := &diagnosis{}
+		d.checkMetricRules(t.Context(), q)
+		return d.checks
+	}
+
+	if got := check(rulesQuerier{}); len(got) > 0 {
+		t.Errorf("checkMetricRules without such rules = %v, want none", got)
+	}
+
+	refused := metrics.Sample{Labels: metrics.Labels{"rule": "rules[2]", "reason": "refused"}, Value: 1}
+	got := check(rulesQuerier{samples: []metrics.Sample{refused}})
+	if len(got) != 1 || got[0].Status != installation.Warn || !strings.Contains(got[0].Detail, "rules[2]") || !strings.Contains(got[0].Detail, "invalid") || got[0].Advice == "" {
+		t.Errorf("checkMetricRules with a refused rule = %+v, want a warning with rules[2]", got)
+	}
+
+	got = check(rulesQuerier{err: errors.New("down")})
+	if len(got) != 1 || !strings.Contains(got[0].Detail, "unknown: down") {
+		t.Errorf("checkMetricRules after a failure = %+v, want an unknown answer", got)
 	}
 }
 

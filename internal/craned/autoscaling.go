@@ -41,10 +41,12 @@ type RulesLocation struct {
 	Namespace, Name, Key string
 	// ExtensionLabels is "k=v,k2=v2", added to each query of a rule.
 	ExtensionLabels string
+	// MaxAge is the maximum age of the newest sample of a series that a rule finds.
+	MaxAge time.Duration
 }
 
 func newAutoscaling() Autoscaling {
-	return Autoscaling{Probe: 30 * time.Second, Grace: 3 * time.Minute}
+	return Autoscaling{Probe: 30 * time.Second, Grace: 3 * time.Minute, Rules: RulesLocation{MaxAge: 10 * time.Minute}}
 }
 
 func (a *Autoscaling) addFlags(fs *pflag.FlagSet) {
@@ -75,6 +77,8 @@ func (a *Autoscaling) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&r.Key, "prometheus-adapter-configmap-key", r.Key, "Key of the configuration in the ConfigMap.")
 	fs.StringVar(&r.ExtensionLabels, "prometheus-adapter-extension-labels", r.ExtensionLabels,
 		"Label matchers for each query that a rule gives, as k=v,k2=v2.")
+	fs.DurationVar(&r.MaxAge, "metrics-max-age", r.MaxAge,
+		"Maximum age of the newest sample of a series that a rule finds, as for metric-adapter. 0: series with a value now.")
 }
 
 func (a *Autoscaling) validate() field.ErrorList {
@@ -83,6 +87,10 @@ func (a *Autoscaling) validate() field.ErrorList {
 		if d <= 0 {
 			errs = append(errs, notPositive(name, d))
 		}
+	}
+
+	if a.Rules.MaxAge < 0 {
+		errs = append(errs, field.Invalid(flag("metrics-max-age"), a.Rules.MaxAge.String(), "must not be negative"))
 	}
 
 	// Rules are read from one place: a file, or a key of a ConfigMap that is named completely.
@@ -131,7 +139,6 @@ func addAutoscaling(ctx context.Context, d *dependencies) error {
 		ProbeGracePeriod: d.Autoscaling.Grace,
 		Mapper:           d.mapper,
 		Changed:          changed,
-		RuleErrors:       rules.Problem,
 		Registry:         metricsRegistry(),
 		Clock:            wallclock.New(),
 	})
@@ -160,8 +167,12 @@ func newRulesFollower(d *dependencies, changed chan<- event.TypedGenericEvent[cl
 		Key:           location.Key,
 		Reader:        d.mgr.GetAPIReader(),
 		ExtraMatchers: extra,
+		MaxAge:        location.MaxAge,
 		Changed:       changed,
 		Clock:         wallclock.New(),
+	}
+	if d.source != nil {
+		follower.Query = d.source.Vector
 	}
 
 	if location.File == "" && location.Name == "" {

@@ -192,15 +192,18 @@ func (a *adapter) addRules(ctx context.Context) error {
 		Resources:    resources,
 		Objects:      objects,
 		ListInterval: o.ListInterval,
+		MaxAge:       o.MaxAge,
 		Clock:        clock.RealClock{},
 	})
 
 	// Series are listed again as soon as the file changes; a file that does not parse leaves the previous rules in force.
 	log := logr.FromContextOrDiscard(ctx).WithName("rules")
+	logRefused(log, file.Content())
 	follow := func(ctx context.Context) error {
 		file.Run(ctx, configfile.Observer[*promadapter.Rules]{
-			Loaded: func(*promadapter.Rules) {
+			Loaded: func(changed *promadapter.Rules) {
 				log.Info("rules changed", "file", o.RulesFile)
+				logRefused(log, changed)
 				defined.NotifyChanged()
 			},
 			Rejected: func(err error) { log.Error(err, "invalid rules, keeping the previous ones") },
@@ -212,13 +215,20 @@ func (a *adapter) addRules(ctx context.Context) error {
 	a.runners = append(a.runners, follow, resources.Run, objects.Run, defined.Run)
 	a.addReadyCheck("prometheus", defined.Ready)
 
-	if err := a.metrics.registerRules(file.State); err != nil {
+	if err := a.metrics.registerRules(file.State, defined.IneffectiveRules); err != nil {
 		return err
 	}
 
 	a.external.add("rules", rules.External{Provider: defined})
 	a.custom.add("rules", rules.Custom{Provider: defined})
 	return nil
+}
+
+// logRefused logs the rules that are not in force.
+func logRefused(log logr.Logger, r *promadapter.Rules) {
+	if err := r.Refused(); err != nil {
+		log.Error(err, "refusing rules, the others are in force")
+	}
 }
 
 // openPrometheus returns the client for the queries of rules. It does not retry, because the HPA controller repeats its request.

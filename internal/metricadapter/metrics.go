@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"crane.io/crane/internal/component/configfile"
+	"crane.io/crane/internal/component/seriesguard"
+	"crane.io/crane/internal/metrics/promadapter"
 )
 
 // adapterMetrics are the metrics that the adapter exports about itself.
@@ -75,9 +77,10 @@ func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// registerRules registers the metrics about the file with the rules.
-func (f *adapterMetrics) registerRules(state func() configfile.State) error {
+// registerRules registers the metrics about the file with the rules and about the rules that have no effect.
+func (f *adapterMetrics) registerRules(state func() configfile.State, ineffective func() []promadapter.IneffectiveRule) error {
 	for _, g := range []prometheus.Collector{
+		ineffectiveRules(ineffective),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "crane_metric_adapter_rules_loaded_timestamp_seconds", Help: "Unix time at which the rules in force were read, in seconds.",
 		}, func() float64 { return float64(state().Loaded.Unix()) }),
@@ -97,4 +100,21 @@ func (f *adapterMetrics) registerRules(state func() configfile.State) error {
 	}
 
 	return nil
+}
+
+var ruleWithoutEffectDesc = prometheus.NewDesc("crane_metric_adapter_rule_without_effect",
+	"1 for each rule that defines no metric, by the reason: refused where it is invalid, no_series where it finds none, no_match where its filters and name leave none.",
+	[]string{"rule", "reason"}, nil)
+
+// ineffectiveRules collects the rules that define no metric.
+type ineffectiveRules func() []promadapter.IneffectiveRule
+
+// Describe implements prometheus.Collector.
+func (r ineffectiveRules) Describe(ch chan<- *prometheus.Desc) { ch <- ruleWithoutEffectDesc }
+
+// Collect implements prometheus.Collector.
+func (r ineffectiveRules) Collect(ch chan<- prometheus.Metric) {
+	for _, rule := range r() {
+		seriesguard.Send(ch, ruleWithoutEffectDesc, prometheus.GaugeValue, 1, rule.Rule, rule.Reason)
+	}
 }

@@ -45,6 +45,8 @@ type Options struct {
 	RulesLabels string
 	// ListInterval is the time between two listings of the series in Prometheus.
 	ListInterval time.Duration
+	// MaxAge is the maximum age of the newest sample of a series that is listed.
+	MaxAge time.Duration
 
 	Remote RemoteAdapter
 
@@ -86,6 +88,7 @@ func NewOptions() *Options {
 	return &Options{
 		Prometheus:        history,
 		ListInterval:      time.Minute,
+		MaxAge:            10 * time.Minute,
 		Remote:            RemoteAdapter{Port: 6443},
 		Server:            server,
 		Namespace:         namespace,
@@ -123,6 +126,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Label matchers added to each query of a rule, as k=v,k2=v2.")
 	fs.DurationVar(&o.ListInterval, "metrics-relist-interval", o.ListInterval,
 		"Time between two listings of the series of the rules in Prometheus.")
+	fs.DurationVar(&o.MaxAge, "metrics-max-age", o.MaxAge,
+		"Maximum age of the newest sample of a series that a rule finds; longer than the interval between two samples. 0: series with a value now.")
 	r := &o.Remote
 	fs.BoolVar(&r.Enabled, "remote-adapter", r.Enabled, "Forward requests for all other metrics to another adapter.")
 	fs.StringVar(&r.Namespace, "remote-adapter-service-namespace", r.Namespace, "Namespace of the other adapter's Service.")
@@ -187,6 +192,9 @@ func (o *Options) validateRules() field.ErrorList {
 	var errs field.ErrorList
 	if o.ListInterval <= 0 {
 		errs = append(errs, field.Invalid(flagPath("metrics-relist-interval"), o.ListInterval.String(), "must be greater than 0"))
+	}
+	if o.MaxAge < 0 {
+		errs = append(errs, field.Invalid(flagPath("metrics-max-age"), o.MaxAge.String(), "must not be negative"))
 	}
 	if _, err := prometheus.ParseMatchers(o.RulesLabels); err != nil {
 		errs = append(errs, field.Invalid(flagPath("prometheus-adapter-extension-labels"), o.RulesLabels, err.Error()))

@@ -5,6 +5,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -393,14 +394,16 @@ func fromPrometheusAdapter(o *Object) (Import, bool) {
 		// The adapter's own parser decides whether Crane can read the rules.
 		var c map[string]any
 
+		var rules *promadapter.Rules
+
 		err := yaml.Unmarshal([]byte(text), &c)
 		if err == nil {
-			_, err = promadapter.Parse([]byte(text), nil)
+			rules, err = promadapter.Parse([]byte(text), nil)
 		}
 
 		var found, unmapped []string
-		if err != nil {
-			unmapped = append(unmapped, fmt.Sprintf("%s (%v)", key, err))
+		if problem := errors.Join(err, rules.Refused()); problem != nil {
+			unmapped = append(unmapped, fmt.Sprintf("%s (%v)", key, problem))
 		}
 
 		for field, value := range c {

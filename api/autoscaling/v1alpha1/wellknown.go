@@ -76,6 +76,9 @@ const (
 
 	// ConditionCronReady is True when every cron schedule is valid. Absent without schedules.
 	ConditionCronReady = "CronReady"
+	// ConditionMetricRulesReady reports whether every rule of prometheus-adapter's configuration is in force. It exists while forecasts are
+	// requested and a configuration is set.
+	ConditionMetricRulesReady = "MetricRulesReady"
 
 	// ReasonEffectiveHPAReady is the reason of an EffectiveHorizontalPodAutoscaler that works.
 	ReasonEffectiveHPAReady = "EffectiveHorizontalPodAutoscalerReady"
@@ -119,4 +122,7 @@ const (
 	ReasonMetricsAPIMissing = "MetricsAPIMissing"
 	// ReasonUnknownMetricQuery is the reason where an annotation with a query names no metric, so that it has no effect.
 	ReasonUnknownMetricQuery = "UnknownMetricQuery"
+	// ReasonRulesInForce is the reason where all rules are in force, ReasonRulesRefused where the message names some that are not.
+	ReasonRulesInForce = "RulesInForce"
+	ReasonRulesRefused = "RulesRefused"
 )

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,7 +55,7 @@ func (c Custom) ListAllMetrics() []provider.CustomMetricInfo {
 	var all []provider.CustomMetricInfo
 	for _, k := range series.Custom(rules) {
 		for _, name := range k.Resources {
-			if r, err := c.Resources.lookupName(name); err == nil {
+			if r, err := c.Resources.lookup(name); err == nil {
 				all = append(all, provider.CustomMetricInfo{GroupResource: r.groupResource, Namespaced: r.namespaced, Metric: k.Metric})
 			}
 		}
@@ -113,6 +114,8 @@ func (c Custom) read(ctx context.Context, namespace string, names []string, info
 		expr, label, found, err := rules.CustomExpr(series, info.Metric, promadapter.Objects{
 			Group:     r.groupResource.Group,
 			Resource:  r.singular,
+			Plural:    r.groupResource.Resource,
+			Resolve:   c.Resources.resolve,
 			Namespace: namespace,
 			Names:     part,
 		}, matchers)
@@ -202,7 +205,14 @@ type Resources struct {
 	Interval time.Duration
 	Clock    clock.WithTicker
 
-	mapper atomic.Pointer[meta.RESTMapper]
+	current atomic.Pointer[discovered]
+}
+
+// discovered are the resources of one discovery.
+type discovered struct {
+	mapper meta.RESTMapper
+	// found has what was looked up: rules name a few resources, and each request looks all of them up.
+	found sync.Map // resourceInfo by schema.GroupResource
 }
 
 // resourceInfo describes a resource of the cluster.
@@ -223,8 +233,7 @@ func (r *Resources) Run(ctx context.Context) error {
 	return refreshloop.Run(ctx, "resources", r.Clock, r.Interval, nil, func(context.Context) error {
 		groups, err := restmapper.GetAPIGroupResources(r.Discovery)
 		if err == nil {
-			mapper := restmapper.NewDiscoveryRESTMapper(groups)
-			r.mapper.Store(&mapper)
+			r.current.Store(&discovered{mapper: restmapper.NewDiscoveryRESTMapper(groups)})
 		}
 
 		return err
@@ -233,12 +242,29 @@ func (r *Resources) Run(ctx context.Context) error {
 
 // lookup returns a resource by its plural or singular name, with or without a group.
 func (r *Resources) lookup(name schema.GroupResource) (resourceInfo, error) {
-	mapper := r.mapper.Load()
-	if mapper == nil {
+	current := r.current.Load()
+	if current == nil {
 		return resourceInfo{}, status.Unavailable("%s: the resources of the cluster are not known yet", name.String())
 	}
 
-	found, err := describeResource(*mapper, name)
+	if cached, ok := current.found.Load(name); ok {
+		if info, ok := cached.(resourceInfo); ok {
+			return info, nil
+		}
+	}
+
+	found, err := describeForRequest(current.mapper, name)
+	// Names that the cluster does not have are not kept: requests choose them.
+	if err == nil {
+		current.found.Store(name, found)
+	}
+
+	return found, err
+}
+
+// describeForRequest is describeResource with the status of a request.
+func describeForRequest(mapper meta.RESTMapper, name schema.GroupResource) (resourceInfo, error) {
+	found, err := describeResource(mapper, name)
 	if meta.IsNoMatchError(err) {
 		return resourceInfo{}, status.NotFound("%s: the cluster has no such resource", name.String())
 	}
@@ -249,9 +275,10 @@ func (r *Resources) lookup(name schema.GroupResource) (resourceInfo, error) {
 	return found, nil
 }
 
-// lookupName returns a resource by its singular name.
-func (r *Resources) lookupName(name string) (resourceInfo, error) {
-	return r.lookup(schema.GroupResource{Resource: name})
+// resolve returns the resource that an override names.
+func (r *Resources) resolve(group, name string) (schema.GroupResource, error) {
+	found, err := r.lookup(schema.GroupResource{Group: group, Resource: name})
+	return found.groupResource, err
 }
 
 func describeResource(mapper meta.RESTMapper, name schema.GroupResource) (resourceInfo, error) {

@@ -39,9 +39,8 @@ rules:
 	pods := meta.NewDefaultRESTMapper(nil)
 	pods.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	pods.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
-	mapper := meta.RESTMapper(pods)
 	resources := &Resources{}
-	resources.mapper.Store(&mapper)
+	resources.current.Store(&discovered{mapper: pods})
 	failing := false
 
 	p := New(Config{

@@ -34,7 +34,9 @@ type Config struct {
 	Objects   *Objects
 	// ListInterval is the time between two listings of the series.
 	ListInterval time.Duration
-	Clock        clock.WithTicker
+	// MaxAge is the maximum age of the newest sample of a series that is listed; 0 for those with a value now.
+	MaxAge time.Duration
+	Clock  clock.WithTicker
 }
 
 // Provider serves the metrics that rules define.
@@ -59,6 +61,12 @@ var errNotQueried = errors.New("the server has not been queried yet")
 // New returns a Provider. Run keeps its listing up to date.
 func New(c Config) *Provider {
 	return &Provider{Config: c, wake: make(chan struct{}, 1), lastError: errNotQueried}
+}
+
+// IneffectiveRules returns the rules that define no metric, as of the last listing.
+func (p *Provider) IneffectiveRules() []promadapter.IneffectiveRule {
+	rules, series := p.current()
+	return rules.Ineffective(series)
 }
 
 // NotifyChanged makes Run list the series of changed rules at once.
@@ -94,7 +102,7 @@ func (p *Provider) refresh(ctx context.Context) error {
 	queried := false
 	var unreachable error // After it no further query is sent, because each would wait for a timeout.
 
-	series, err := rules.List(ctx, before, func(ctx context.Context, expr string) ([]string, error) {
+	series, err := rules.ListSince(ctx, p.MaxAge, before, func(ctx context.Context, expr string) ([]string, error) {
 		if unreachable != nil {
 			return nil, unreachable
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 
 	"crane.io/crane/internal/metrics/prometheus"
@@ -18,11 +19,26 @@ import (
 
 // Objects are the objects that a custom metric is read for.
 type Objects struct {
-	// Group and Resource, in the singular, are the resource of the objects.
-	Group, Resource string
+	// Group and Resource, in the singular, are the resource of the objects. Plural and Resolve are as in Resource.
+	Group, Resource, Plural string
+	Resolve                 func(group, name string) (schema.GroupResource, error)
 	// Namespace is empty for cluster-scoped objects.
 	Namespace string
 	Names     []string
+}
+
+func (o Objects) resource() Resource {
+	out := Resource{
+		Group:    o.Group,
+		Singular: strings.ToLower(o.Resource),
+		Plural:   o.Plural,
+		Resolve:  o.Resolve,
+	}
+	if out.Plural == "" {
+		out.Singular = guessSingular(out.Singular)
+	}
+
+	return out
 }
 
 // ErrNotListed means that a rule may define a metric, but the series of the rule are not listed yet, so that it has no answer. The name
@@ -37,27 +53,34 @@ func (r *Rules) ExternalExpr(l *Listing, metric, namespace string, matchers []pr
 		return "", err != nil, err
 	}
 
-	_, hasNamespace := rule.labels.label(namespaceLabel)
-	q := MetricQuery{Namespace: namespace, Matchers: matchers}
-	expr, err = executeTemplate(rule.template, series, rule.labels.conditions(q, rule.namespaced && hasNamespace, r.extra))
+	expr, err = rule.query.execute(series, rule.externalConditions(MetricQuery{Namespace: namespace, Selector: matchers}, r.extra))
+	if err != nil {
+		return "", true, err
+	}
 
-	return expr, true, err
+	return asVector(expr), true, nil
+}
+
+// externalConditions returns the matchers of an external metric, which belongs to the namespace of the request where the rule has a label.
+func (r *rule) externalConditions(q MetricQuery, extra []prometheus.Matcher) conditions {
+	_, hasNamespace := r.labels.label(namespaceResource)
+	return r.labels.conditions(q, r.namespaced && hasNamespace, extra)
 }
 
 // CustomExpr returns the PromQL of a metric of objects, and the label of its result that has their names. found is false without a rule
 // for the metric and the resource. The error wraps ErrNotListed while the series of a rule are not listed.
 func (r *Rules) CustomExpr(l *Listing, metric string, o Objects, matchers []prometheus.Matcher) (expr, label string, found bool, err error) {
-	resource := singular(o.Resource)
+	resource := o.resource()
 	rule, series, err := findListed(r.custom, l.customOf(), metric, func(candidate *rule) bool {
-		_, hasLabel := candidate.labels.labelIn(o.Group, resource)
+		_, hasLabel := candidate.labels.label(resource)
 		return hasLabel
 	})
 	if rule == nil || err != nil {
 		return "", "", err != nil, err
 	}
 
-	label, _ = rule.labels.labelIn(o.Group, resource)
-	namespace, hasNamespace := rule.labels.label(namespaceLabel)
+	label, _ = rule.labels.label(resource)
+	namespace, hasNamespace := rule.labels.label(namespaceResource)
 	// A request in a namespace must not read the values of another one.
 	switch {
 	case o.Namespace == "":
@@ -68,13 +91,77 @@ func (r *Rules) CustomExpr(l *Listing, metric string, o Objects, matchers []prom
 	}
 
 	// Where the objects are namespaces, the condition on the namespace already selects them.
-	c := rule.labels.conditions(MetricQuery{Namespace: o.Namespace, Matchers: matchers}, o.Namespace != "", r.extra)
+	c := rule.labels.conditions(MetricQuery{Namespace: o.Namespace, Selector: matchers}, o.Namespace != "", r.extra)
 	if o.Namespace == "" || label != namespace {
 		c.request = append(c.request, oneOf(label, o.Names))
 	}
 
-	expr, err = executeTemplate(rule.template, series, c, label)
+	expr, err = rule.query.execute(series, c, label)
 	return expr, label, true, err
+}
+
+// Total is the query for the total of a metric of an HPA.
+type Total struct {
+	Expr string
+	// Rule is the rule of the configuration, for instance rules[2], and Series the series that it found; empty for a resource.
+	Rule, Series string
+}
+
+// CustomSum returns the query of a Pods metric, summed over its pods, by the rule that CustomExpr uses; found is false without one. The error
+// wraps ErrNotListed while the series of a rule are not listed.
+func (r *Rules) CustomSum(l *Listing, metric string, q MetricQuery) (total Total, found bool, err error) {
+	rule, series, err := findListed(r.custom, l.customOf(), metric, func(candidate *rule) bool {
+		_, hasLabel := candidate.labels.label(podResource)
+		return hasLabel
+	})
+	if rule == nil || err != nil {
+		return Total{}, err != nil, err
+	}
+
+	if _, hasNamespace := rule.labels.label(namespaceResource); !hasNamespace {
+		return Total{Rule: rule.name}, true, errors.New("the rule has no label for namespaces: the values of all namespaces would be added up")
+	}
+
+	pod, _ := rule.labels.label(podResource)
+	expr, err := rule.query.execute(series, rule.labels.conditions(q, true, r.extra), pod)
+	return newTotal(expr, rule.name, series, err)
+}
+
+// ExternalSum returns the query of an External metric, summed up as an HPA does, by the rule that ExternalExpr uses; found is false without
+// one. The error wraps ErrNotListed while the series of a rule are not listed.
+func (r *Rules) ExternalSum(l *Listing, metric string, q MetricQuery) (total Total, found bool, err error) {
+	rule, series, err := findListed(r.external, l.externalOf(), metric, func(*rule) bool { return true })
+	if rule == nil || err != nil {
+		return Total{}, err != nil, err
+	}
+
+	expr, err := rule.query.execute(series, rule.externalConditions(q, r.extra))
+	return newTotal(asVector(expr), rule.name, series, err)
+}
+
+// ResourceSum returns the query of the CPU or memory usage of pods, summed over them; found is false without a rule.
+func (r *Rules) ResourceSum(name string, q MetricQuery) (total Total, found bool, err error) {
+	rule, ok := r.resource[name]
+	if !ok {
+		return Total{}, false, nil
+	}
+
+	if q.Container != "" {
+		q.Selector = append(slices.Clone(q.Selector), prometheus.Matcher{Label: rule.container, Op: "=", Value: q.Container})
+	}
+
+	pod, _ := rule.labels.label(podResource)
+	expr, err := rule.query.execute("", rule.labels.conditions(q, true, r.extra), pod, rule.container)
+	return newTotal(expr, listResourceRules+"."+name, "", err)
+}
+
+// newTotal returns the sum of a rule's query: the metric of an HPA is the total over its pods or values.
+func newTotal(expr, rule, series string, err error) (total Total, found bool, failure error) {
+	if err != nil {
+		return Total{Rule: rule, Series: series}, true, err
+	}
+
+	return Total{call("sum", expr), rule, series}, true, nil
 }
 
 // HasExternal reports whether a rule defines an external metric, or may define it and is not listed yet.
@@ -105,29 +192,41 @@ func (l *Listing) customOf() []map[string]string {
 	return l.custom
 }
 
-// findListed returns the first rule whose listed series include a metric, and that series. Without one it returns ErrNotListed when a rule
-// whose series are not listed may define the metric by its name, and nil otherwise.
+// findListed returns the last rule whose listed series include a metric, as prometheus-adapter does, and that series. Without one, or where a
+// later rule may define the metric by its name and its series are not listed, it returns ErrNotListed or nothing.
 func findListed(rules []rule, listed []map[string]string, metric string, fits func(*rule) bool) (*rule, string, error) {
-	var pending error
-	for i := range rules {
-		switch {
-		case !fits(&rules[i]):
-		case i < len(listed) && listed[i] != nil:
+	for i := len(rules) - 1; i >= 0; i-- {
+		if !fits(&rules[i]) {
+			continue
+		}
+
+		if i < len(listed) && listed[i] != nil {
 			if series, ok := listed[i][metric]; ok {
 				return &rules[i], series, nil
 			}
-		default:
-			if _, ok := rules[i].seriesFor(metric); ok {
-				pending = ErrNotListed
-			}
+
+			continue
+		}
+
+		if rules[i].mayDefine(metric) {
+			return nil, "", ErrNotListed
 		}
 	}
 
-	return nil, "", pending
+	return nil, "", nil
 }
 
-// singular returns the form of a resource name that overrides are stored under.
-func singular(resource string) string { return strings.TrimSuffix(strings.ToLower(resource), "s") }
+// mayDefine reports whether a rule whose series are not listed could define a metric.
+func (r *rule) mayDefine(metric string) bool {
+	series, ok := r.series.literal()
+	if ok {
+		name, matches := r.naming.metric(series)
+		return matches && name == metric && r.passes(series)
+	}
+
+	series, ok = r.naming.series(metric)
+	return ok && metricName.MatchString(series) && r.series.matches(series) && r.passes(series)
+}
 
 // oneOf matches a label against a list of literal values.
 func oneOf(label string, values []string) prometheus.Matcher {

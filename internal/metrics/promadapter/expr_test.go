@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/internal/metrics/prometheus"
@@ -170,7 +171,7 @@ func TestList(t *testing.T) {
 		t.Error("HasCustom(memory_rss): want false with a listing that lacks it, and true without a listing")
 	}
 
-	want := []promadapter.ListedMetric{{Metric: "jobs_pending", Resources: []string{"namespace"}}, {Metric: "queue_age_of_mail"}, {Metric: "queue_len_of_mail"}}
+	want := []promadapter.ListedMetric{{Metric: "jobs_pending", Resources: []schema.GroupResource{{Resource: "namespace"}}}, {Metric: "queue_age_of_mail"}, {Metric: "queue_len_of_mail"}}
 	if diff := cmp.Diff(want, second.External(rules)); diff != "" {
 		t.Errorf("External: metrics differ (-want +got):\n%s", diff)
 	}
@@ -235,8 +236,8 @@ externalRules:
 	if _, found, err := rules.ExternalExpr(nil, "up", "shop", nil); !found || !errors.Is(err, promadapter.ErrNotListed) {
 		t.Errorf("ExternalExpr before the first listing: found %v, error %v, want true and ErrNotListed", found, err)
 	}
-	if expr, found, err := rules.ExternalSum(hostile, promadapter.MetricQuery{Namespace: "shop"}); found || err != nil {
-		t.Errorf("ExternalSum of a hostile metric = %s, %v, want not found", expr, err)
+	if total, found, err := rules.ExternalSum(listing, hostile, promadapter.MetricQuery{Namespace: "shop"}); found || err != nil {
+		t.Errorf("ExternalSum of a hostile metric = %s, %v, want not found", total.Expr, err)
 	}
 
 	for _, name := range []string{`x"} or secret{a="`, "x\\", "a b", "a,b", "a`b", "a'b", "a\nb"} {
@@ -316,11 +317,11 @@ externalRules:
 	}
 
 	query := promadapter.MetricQuery{Namespace: "shop", Matchers: victims}
-	if expr, _, err := rules.CustomSum("up", query); err != nil || !strings.Contains(expr, `ns="shop"`) {
-		t.Errorf("CustomSum with labels of another namespace = %s, %v, want series of shop", expr, err)
+	if total, _, err := rules.CustomSum(listing, "up", query); err != nil || !strings.Contains(total.Expr, `ns="shop"`) {
+		t.Errorf("CustomSum with labels of another namespace = %s, %v, want series of shop", total.Expr, err)
 	}
-	if expr, _, err := rules.ExternalSum("up", query); err != nil || expr != `sum(up{ns="shop"})` {
-		t.Errorf("ExternalSum with labels of another namespace = %s, %v, want series of shop alone", expr, err)
+	if total, _, err := rules.ExternalSum(listing, "up", query); err != nil || total.Expr != `sum(up{ns="shop"})` {
+		t.Errorf("ExternalSum with labels of another namespace = %s, %v, want series of shop alone", total.Expr, err)
 	}
 
 	for _, names := range [][]string{{"victim"}, {"shop", "victim"}, nil} {

@@ -60,7 +60,7 @@ var (
 	plainAs      = regexp.MustCompile(`^([a-zA-Z0-9_:]*)\$(?:\{1\}|1)([a-zA-Z0-9_:]*)$`)
 )
 
-// series returns the name of the series that metric maps to the given name; ok is false where the mapping cannot be reversed.
+// series returns a name of a series that metric maps to the given name; ok is false where the mapping cannot be reversed.
 func (n nameMapping) series(metric string) (string, bool) {
 	if n.matches.String() == ".*" && (n.as == "$0" || n.as == "${0}") {
 		return metric, true
@@ -88,17 +88,25 @@ func (n nameMapping) series(metric string) (string, bool) {
 
 // labelMapping maps resources to the labels that contain their names.
 type labelMapping struct {
-	overrides map[string]string // resource to label
+	overrides []override // sorted by label
 	template  *template.Template
 }
 
+// override is a label with the names of the objects of a resource.
+type override struct {
+	label    string
+	resource resourceName
+}
+
 func newLabelMapping(c labelsConfig) (labelMapping, error) {
-	l := labelMapping{overrides: map[string]string{}}
+	var l labelMapping
 	for _, label := range slices.Sorted(maps.Keys(c.Overrides)) {
-		resource := strings.TrimSuffix(strings.ToLower(c.Overrides[label].Resource), "s")
-		if _, twice := l.overrides[resource]; !twice {
-			l.overrides[resource] = label
+		resource := c.Overrides[label]
+		if resource.Resource == "" {
+			return labelMapping{}, fmt.Errorf("resources.overrides[%s]: the resource is missing", label)
 		}
+
+		l.overrides = append(l.overrides, override{label, resource})
 	}
 
 	if c.Template == "" {
@@ -111,28 +119,40 @@ func newLabelMapping(c labelsConfig) (labelMapping, error) {
 	}
 
 	l.template = t
+	if _, err := l.templateLabel(Resource{Singular: podLabel}); err != nil {
+		return labelMapping{}, fmt.Errorf("resources.template: %w", err)
+	}
+
 	return l, nil
 }
 
-// label returns the label of a resource of the core group; known is false if the rule has none.
-func (l labelMapping) label(resource string) (label string, ok bool) {
-	return l.labelIn("", resource)
-}
-
-// labelIn is label for a resource of any group.
-func (l labelMapping) labelIn(group, resource string) (label string, ok bool) {
-	if label, ok = l.overrides[resource]; ok {
-		return label, true
+// label returns the label of a resource; ok is false if the rule has none.
+func (l labelMapping) label(resource Resource) (label string, ok bool) {
+	for _, o := range l.overrides {
+		if resource.is(o.resource) {
+			return o.label, true
+		}
 	}
 
 	if l.template == nil {
-		return resource, false
+		return resource.Singular, false
 	}
+
+	label, err := l.templateLabel(resource)
+	return label, err == nil
+}
+
+func (l labelMapping) templateLabel(resource Resource) (string, error) {
+	group := strings.NewReplacer(".", "_", "-", "_").Replace(resource.Group)
 
 	var b strings.Builder
-	if err := l.template.Execute(&b, struct{ Group, Resource string }{strings.ReplaceAll(group, ".", "_"), resource}); err != nil {
-		return resource, false
+	if err := l.template.Execute(&b, struct{ Group, Resource string }{group, resource.Singular}); err != nil {
+		return "", err
 	}
 
-	return b.String(), true
+	if b.Len() == 0 {
+		return "", errors.New("the label is empty")
+	}
+
+	return b.String(), nil
 }

@@ -5,6 +5,7 @@ package promadapter
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -59,6 +60,18 @@ func rulesOf(t *testing.T, text string, extra ...prometheus.Matcher) *Rules {
 	return r
 }
 
+// everySeries returns the listing of rules on a server that answers each query with the same series.
+func everySeries(t *testing.T, r *Rules, series ...string) *Listing {
+	t.Helper()
+
+	listing, err := r.List(t.Context(), nil, func(context.Context, string) ([]string, error) { return series, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return listing
+}
+
 func TestRulesGiveExpressions(t *testing.T) {
 	r := rulesOf(t, sample, prometheus.Matcher{Label: "cluster", Op: "=", Value: `a"b`})
 	pods := MetricQuery{Namespace: "shop", Matchers: prometheus.PodMatchers("shop", "StatefulSet", "db")}
@@ -66,38 +79,40 @@ func TestRulesGiveExpressions(t *testing.T) {
 	inDB := pods
 	inDB.Container = "db"
 	queue := MetricQuery{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "queue", Op: "=", Value: "orders"}}}
+	listing := everySeries(t, r, "http_requests_total", "app_busy", "app_busy_bucket", "queue_depth", "clicks")
 	for _, c := range []struct {
 		name string
-		ask  func() (string, bool, error)
+		ask  func() (Total, bool, error)
 		want string
 	}{
 		{
-			"labels are renamed", func() (string, bool, error) { return r.CustomSum("http_requests_per_second", pods) },
+			"labels are renamed", func() (Total, bool, error) { return r.CustomSum(listing, "http_requests_per_second", pods) },
 			`sum(sum(rate(http_requests_total{kubernetes_namespace="shop",kubernetes_pod_name=~"(db)-[0-9]+",cluster="a\"b"}[2m])) by (kubernetes_pod_name))`,
 		},
 		{
-			"the series follows from the name", func() (string, bool, error) { return r.CustomSum("busy", pods) },
+			"the series follows from the name", func() (Total, bool, error) { return r.CustomSum(listing, "busy", pods) },
 			`sum(avg_over_time(app_busy{namespace="shop",pod=~"(db)-[0-9]+",cluster="a\"b"}[5m]))`,
 		},
-		{"what a filter leaves out", func() (string, bool, error) { return r.CustomSum("busy_bucket", pods) }, ""},
-		{"no rule for the metric", func() (string, bool, error) { return r.ExternalSum("http_requests_total", pods) }, ""},
+		{"what a filter leaves out", func() (Total, bool, error) { return r.CustomSum(listing, "busy_bucket", pods) }, ""},
+		{"no rule for the metric", func() (Total, bool, error) { return r.ExternalSum(listing, "http_requests_total", pods) }, ""},
 		{
-			"external", func() (string, bool, error) { return r.ExternalSum("queue_depth", queue) },
+			"external", func() (Total, bool, error) { return r.ExternalSum(listing, "queue_depth", queue) },
 			`sum(max(queue_depth{namespace="shop",queue="orders",cluster="a\"b"}) by ())`,
 		},
 		{
-			"external of no namespace", func() (string, bool, error) { return r.ExternalSum("all_clicks", queue) },
+			"external of no namespace", func() (Total, bool, error) { return r.ExternalSum(listing, "all_clicks", queue) },
 			`sum(sum(clicks{queue="orders",cluster="a\"b"}))`,
 		},
-		{"external under the name of its series", func() (string, bool, error) { return r.ExternalSum("clicks", queue) }, ""},
+		{"external under the name of its series", func() (Total, bool, error) { return r.ExternalSum(listing, "clicks", queue) }, ""},
 		{
-			"cpu", func() (string, bool, error) { return r.ResourceSum("cpu", inDB) },
+			"cpu", func() (Total, bool, error) { return r.ResourceSum("cpu", inDB) },
 			`sum(sum(rate(container_cpu_usage_seconds_total{namespace="shop",pod=~"(db)-[0-9]+",container="db",cluster="a\"b",container!=""}[3m])) by (pod,container))`,
 		},
-		{"memory has no rule", func() (string, bool, error) { return r.ResourceSum("memory", pods) }, ""},
+		{"memory has no rule", func() (Total, bool, error) { return r.ResourceSum("memory", pods) }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, found, err := c.ask()
+			total, found, err := c.ask()
+			got := total.Expr
 			if err != nil || got != c.want || found != (c.want != "") {
 				t.Fatalf("query = %s, %v, %v, want %s", got, found, err, c.want)
 			}
@@ -135,19 +150,19 @@ func TestForecastsAreOfWhatIsServed(t *testing.T) {
 
 	queue := []prometheus.Matcher{{Label: "queue", Op: "=", Value: "orders"}}
 	for _, metric := range []string{"queue_depth", "all_clicks"} {
-		forecast, there, err := r.ExternalSum(metric, MetricQuery{Namespace: "shop", Matchers: queue})
+		forecast, there, err := r.ExternalSum(listing, metric, MetricQuery{Namespace: "shop", Matchers: queue})
 		served, too, failed := r.ExternalExpr(listing, metric, "shop", queue)
-		if err != nil || failed != nil || !there || !too || forecast != "sum("+served+")" {
-			t.Errorf("%s: ExternalSum = %s, ExternalExpr = %s (%v, %v), want the sum of the same query", metric, forecast, served, err, failed)
+		if err != nil || failed != nil || !there || !too || forecast.Expr != "sum("+served+")" {
+			t.Errorf("%s: ExternalSum = %s, ExternalExpr = %s (%v, %v), want the sum of the same query", metric, forecast.Expr, served, err, failed)
 		}
 	}
 
 	pods := Objects{Resource: "pods", Namespace: "shop", Names: []string{"db-0", "db-1"}}
 	for _, metric := range []string{"http_requests_per_second", "busy"} {
-		forecast, there, err := r.CustomSum(metric, MetricQuery{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "pod", Op: "=~", Value: "db-0|db-1"}}})
+		forecast, there, err := r.CustomSum(listing, metric, MetricQuery{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "pod", Op: "=~", Value: "db-0|db-1"}}})
 		served, _, too, failed := r.CustomExpr(listing, metric, pods, nil)
-		if err != nil || failed != nil || !there || !too || forecast != "sum("+served+")" {
-			t.Errorf("%s: CustomSum = %s, CustomExpr = %s (%v, %v), want the sum of the same query", metric, forecast, served, err, failed)
+		if err != nil || failed != nil || !there || !too || forecast.Expr != "sum("+served+")" {
+			t.Errorf("%s: CustomSum = %s, CustomExpr = %s (%v, %v), want the sum of the same query", metric, forecast.Expr, served, err, failed)
 		}
 	}
 }
@@ -164,8 +179,53 @@ func TestParseRefuses(t *testing.T) {
 		"two filters":       {"rules: [{seriesQuery: a, seriesFilters: [{is: a, isNot: b}], metricsQuery: a}]", "seriesFilters[0]"},
 		"a broken resource": {"resourceRules: {cpu: {containerQuery: '<<'}}", "resourceRules.cpu"},
 	} {
-		if _, err := Parse([]byte(c[0]), nil); err == nil || !strings.Contains(err.Error(), c[1]) {
+		rules, err := Parse([]byte(c[0]), nil)
+		if err == nil {
+			err = rules.Refused()
+		}
+		if err == nil || !strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%s: Parse: error %v, want one with %q", name, err, c[1])
+		}
+	}
+}
+
+// TestParse_OneBadRule checks that a bad rule is named and takes no other one down.
+func TestParse_OneBadRule(t *testing.T) {
+	const good = `
+- seriesQuery: 'good'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'`
+
+	for name, bad := range map[string]string{
+		"no PromQL":              "{seriesQuery: 'a{', metricsQuery: a}",
+		"a misspelled field":     "{seriesQuery: a, metricQuery: a}",
+		"a field's type":         "{seriesQuery: [a], metricsQuery: a}",
+		"a broken template":      "{seriesQuery: a, metricsQuery: '<<.Nothing>>'}",
+		"a broken name":          "{seriesQuery: a, metricsQuery: a, name: {matches: '('}}",
+		"an empty filter":        "{seriesQuery: a, metricsQuery: a, seriesFilters: [{}]}",
+		"every series":           "{seriesQuery: '{}', metricsQuery: a}",
+		"an override of nothing": "{seriesQuery: a, metricsQuery: a, resources: {overrides: {pod: {}}}}",
+		"a label of nothing":     "{seriesQuery: a, metricsQuery: a, resources: {template: '<<.Group>>'}}",
+	} {
+		for _, list := range []string{"rules", "externalRules"} {
+			r := rulesOf(t, list+":"+good+"\n- "+bad+good)
+
+			refused := new(InvalidRulesError)
+			if !errors.As(r.Refused(), &refused) || len(refused.Names) != 1 || refused.Names[0] != list+"[1]" || refused.Counts[list] != 1 {
+				t.Errorf("%s: Refused = %v, want %s[1] alone", name, r.Refused(), list)
+				continue
+			}
+
+			listing := everySeries(t, r, "good")
+			if !r.HasCustom(listing, "good") && !r.HasExternal(listing, "good") {
+				t.Errorf("%s in %s: the rules beside it define nothing, want the metric good", name, list)
+			}
+		}
+	}
+
+	for _, text := range []string{"rule: []", "rules: {}", "resourceRules: {gpu: {}}", "resourceRules: {cpu: {containerquery: a, query: b}}"} {
+		if r := rulesOf(t, text); r.Refused() == nil {
+			t.Errorf("Refused of %q = nil, want an error", text)
 		}
 	}
 }
@@ -173,15 +233,16 @@ func TestParseRefuses(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(sample, "http_requests_per_second")
 	f.Add("rules: [{seriesQuery: 'a{b=\"c\"}', metricsQuery: '<<.Series>>'}]", "a")
-	f.Fuzz(func(_ *testing.T, text, metric string) {
+	f.Fuzz(func(t *testing.T, text, metric string) {
 		r, err := Parse([]byte(text), nil)
 		if err != nil {
 			return
 		}
 
+		listing := everySeries(t, r, metric)
 		q := MetricQuery{Namespace: "n", Matchers: prometheus.PodMatchers("n", "Deployment", "d")}
-		_, _, _ = r.CustomSum(metric, q)
-		_, _, _ = r.ExternalSum(metric, q)
+		_, _, _ = r.CustomSum(listing, metric, q)
+		_, _, _ = r.ExternalSum(listing, metric, q)
 		_, _, _ = r.ResourceSum("cpu", q)
 	})
 }

@@ -6,13 +6,15 @@ package promadapter
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"text/template"
 
+	"github.com/prometheus/prometheus/promql/parser"
+
 	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/internal/metrics/promscope"
 )
 
 // Labels of a MetricQuery. A rule maps them to labels of its own.
@@ -23,102 +25,59 @@ const (
 
 // templateValues are the fields that a template of prometheus-adapter can use. All of them enter the query verbatim.
 type templateValues struct {
-	Series, LabelMatchers, GroupBy string
-	LabelValuesByName              map[string]string
-	GroupBySlice                   []string
+	Series            seriesName
+	LabelMatchers     string
+	GroupBy           string
+	LabelValuesByName map[string]labelValue
+	GroupBySlice      []string
 }
 
-func parseTemplate(text string) (*template.Template, error) {
-	if strings.TrimSpace(text) == "" {
-		return nil, errors.New("the query is empty")
+// labelValue and seriesName are what requests and scraped targets choose. They print between marks, so that their places in a query are known;
+// a condition of a template sees them as they are.
+type (
+	labelValue string
+	seriesName string
+)
+
+// The marks are characters that no query needs; a template that contains them is refused.
+const (
+	markStart, markEnd             = "\u27e6", "\u27e7"
+	seriesMarkStart, seriesMarkEnd = "\u27ea", "\u27eb"
+	allMarks                       = markStart + markEnd + seriesMarkStart + seriesMarkEnd
+)
+
+// String implements fmt.Stringer.
+func (v labelValue) String() string { return markStart + string(v) + markEnd }
+
+// String implements fmt.Stringer.
+func (s seriesName) String() string { return seriesMarkStart + string(s) + seriesMarkEnd }
+
+// queryTemplate is a metricsQuery or a containerQuery.
+type queryTemplate struct{ *template.Template }
+
+// absentValue is what a template prints for a label that a request does not have.
+const absentValue = "<no value>"
+
+func parseTemplate(text string) (queryTemplate, error) {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return queryTemplate{}, errors.New("the query is empty")
+	case strings.ContainsAny(text, allMarks):
+		return queryTemplate{}, fmt.Errorf("query: it must not contain %s", allMarks)
 	}
 
-	t, err := template.New("query").Delims("<<", ">>").Option("missingkey=error").Parse(text)
+	t, err := template.New("query").Delims("<<", ">>").Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("query: %w", err)
+		return queryTemplate{}, fmt.Errorf("query: %w", err)
 	}
 
-	if err := t.Execute(&strings.Builder{}, templateValues{Series: "x", LabelMatchers: `x="x"`, GroupBy: "x"}); err != nil {
-		return nil, fmt.Errorf("query: %w", err)
+	// Labels depend on the request, fields do not.
+	values := templateValues{Series: "x", LabelMatchers: `x="x"`, GroupBy: "x", LabelValuesByName: map[string]labelValue{}, GroupBySlice: []string{"x"}}
+	if err := t.Execute(&strings.Builder{}, values); err != nil {
+		return queryTemplate{}, fmt.Errorf("query: %w", err)
 	}
 
-	return t, nil
-}
-
-// CustomSum returns the PromQL of a Pods metric, summed over its pods; found is false without a rule. The series is derived from the name
-// of the metric, without a listing.
-func (r *Rules) CustomSum(metric string, q MetricQuery) (expr string, found bool, err error) {
-	rule, series := findRuleByName(r.custom, metric)
-	if rule == nil {
-		return "", false, nil
-	}
-
-	pod, _ := rule.labels.label(podLabel)
-	text, err := executeSum(rule.template, series, rule.labels.conditions(q, true, r.extra), pod)
-	return text, true, err
-}
-
-// ExternalSum returns the PromQL of an External metric, summed up as an HPA does; found is false without a rule. The series is derived from
-// the name of the metric, without a listing.
-func (r *Rules) ExternalSum(metric string, q MetricQuery) (expr string, found bool, err error) {
-	rule, series := findRuleByName(r.external, metric)
-	if rule == nil {
-		return "", false, nil
-	}
-
-	_, hasNamespace := rule.labels.label(namespaceLabel)
-	text, err := executeSum(rule.template, series, rule.labels.conditions(q, rule.namespaced && hasNamespace, r.extra))
-	return text, true, err
-}
-
-// ResourceSum returns the PromQL of the CPU or memory usage of pods, summed over them; found is false without a rule.
-func (r *Rules) ResourceSum(name string, q MetricQuery) (expr string, found bool, err error) {
-	rule, ok := r.resource[name]
-	if !ok {
-		return "", false, nil
-	}
-
-	if q.Container != "" {
-		q.Matchers = append(slices.Clone(q.Matchers), prometheus.Matcher{Label: rule.container, Op: "=", Value: q.Container})
-	}
-
-	pod, _ := rule.labels.label(podLabel)
-	text, err := executeSum(rule.template, "", rule.labels.conditions(q, true, r.extra), pod, rule.container)
-	return text, true, err
-}
-
-// findRuleByName returns the rule for a metric: the first that names its series, or else the first whose pattern matches it. Whether the
-// series exists is not known here, so that a pattern must not hide a name.
-func findRuleByName(rules []rule, metric string) (*rule, string) {
-	for _, named := range []bool{true, false} {
-		for i := range rules {
-			if (rules[i].literal != "") != named {
-				continue
-			}
-
-			if series, ok := rules[i].seriesFor(metric); ok {
-				return &rules[i], series
-			}
-		}
-	}
-
-	return nil, ""
-}
-
-// seriesFor returns the series that a rule would use for a metric. ok is false for a series that is no valid metric name: it enters the
-// query verbatim.
-func (r *rule) seriesFor(metric string) (series string, ok bool) {
-	if r.literal != "" {
-		name, matches := r.name.metric(r.literal)
-		return r.literal, matches && name == metric && r.passes(r.literal)
-	}
-
-	series, ok = r.name.series(metric)
-	return series, ok && metricName.MatchString(series) && (r.series == nil || r.series.MatchString(series)) && r.passes(series)
-}
-
-func (r *rule) passes(series string) bool {
-	return !slices.ContainsFunc(r.filters, func(f filter) bool { return f.match.MatchString(series) != f.want })
+	return queryTemplate{t}, nil
 }
 
 // conditions are the matchers of one query: of the namespace, of the request and of the configuration.
@@ -128,23 +87,28 @@ type conditions struct {
 	request, extra []prometheus.Matcher
 }
 
-// conditions returns the matchers of a query with the labels of the rule. Requests that read one namespace have no matcher for another one.
+// conditions returns the matchers of a query with the labels of the rule. A request that reads one namespace keeps its matcher for another one,
+// so that it gets no series instead of those of its own.
 func (l labelMapping) conditions(q MetricQuery, namespaced bool, extra []prometheus.Matcher) conditions {
 	c := conditions{extra: extra}
-	namespace, _ := l.label(namespaceLabel)
+	namespace, _ := l.label(namespaceResource)
 	if namespaced && q.Namespace != "" {
 		c.namespace = []prometheus.Matcher{{Label: namespace, Op: "=", Value: q.Namespace}}
 	}
 
-	for _, m := range q.Matchers {
-		if m.Label == namespaceLabel {
-			continue
+	matchers := slices.Clone(q.Matchers)
+	for i := range matchers {
+		switch matchers[i].Label {
+		case namespaceLabel:
+			matchers[i].Label = namespace
+		case podLabel:
+			matchers[i].Label, _ = l.label(podResource)
 		}
+	}
 
-		if m.Label == podLabel {
-			m.Label, _ = l.label(podLabel)
-		}
-		if len(c.namespace) == 0 || m.Label != namespace {
+	for _, m := range slices.Concat(matchers, q.Selector) {
+		// The matcher of the request's own namespace is there once.
+		if !slices.Contains(c.namespace, m) {
 			c.request = append(c.request, m)
 		}
 	}
@@ -153,23 +117,13 @@ func (l labelMapping) conditions(q MetricQuery, namespaced bool, extra []prometh
 }
 
 // valuesByName returns the values of the labels. Those of the configuration replace those of the request, and none replaces the namespace.
-func (c conditions) valuesByName() map[string]string {
-	out := map[string]string{}
+func (c conditions) valuesByName() map[string]labelValue {
+	out := map[string]labelValue{}
 	for _, m := range slices.Concat(c.request, c.extra, c.namespace) {
-		out[m.Label] = m.Value
+		out[m.Label] = labelValue(m.Value)
 	}
 
 	return out
-}
-
-// executeSum returns the sum of the template's query: the metric of an HPA is the total over its pods or values.
-func executeSum(t *template.Template, series string, c conditions, groupLabels ...string) (string, error) {
-	expr, err := executeTemplate(t, series, c, groupLabels...)
-	if err != nil {
-		return "", err
-	}
-
-	return "sum(" + expr + ")", nil
 }
 
 // Texts that a query can contain verbatim. Label values of a request are literals or patterns of quoted literals; without quotes, spaces and
@@ -177,6 +131,7 @@ func executeSum(t *template.Template, series string, c conditions, groupLabels .
 // a selector of all namespaces.
 var (
 	metricName    = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+	quotedName    = regexp.MustCompile("^[^\"'`\\\\\\pC" + allMarks + "]+$")
 	literalValue  = regexp.MustCompile(`^[a-zA-Z0-9_.:-]*$`)
 	patternValue  = regexp.MustCompile(`^[a-zA-Z0-9_.:,|\\()\[\]{}^$*+?-]*$`)
 	unquotedValue = regexp.MustCompile(`^(-?[0-9]+(\.[0-9]+)?([eE]-?[0-9]+)?|([0-9]+(ms|[smhdwy]))+)$`)
@@ -197,9 +152,8 @@ func checkVerbatim(m prometheus.Matcher) error {
 	return nil
 }
 
-// executeTemplate returns the query of a template.
-func executeTemplate(t *template.Template, series string, c conditions, groupLabels ...string) (string, error) {
-	var parts []string
+// execute returns the query of a template for a series.
+func (t queryTemplate) execute(series string, c conditions, groupLabels ...string) (string, error) {
 	// Values that a request supplies are checked first: a template may place them outside of quotes.
 	for _, m := range slices.Concat(c.namespace, c.request) {
 		if err := checkVerbatim(m); err != nil {
@@ -207,6 +161,7 @@ func executeTemplate(t *template.Template, series string, c conditions, groupLab
 		}
 	}
 
+	var parts []string
 	for _, m := range slices.Concat(c.namespace, c.request, c.extra) {
 		if err := m.Validate(); err != nil {
 			return "", err
@@ -215,51 +170,73 @@ func executeTemplate(t *template.Template, series string, c conditions, groupLab
 		parts = append(parts, m.String())
 	}
 
-	values := templateValues{
-		Series:            series,
+	var b strings.Builder
+	err := t.Execute(&b, templateValues{
+		Series:            seriesName(series),
 		LabelMatchers:     strings.Join(parts, ","),
 		GroupBy:           strings.Join(groupLabels, ","),
 		LabelValuesByName: c.valuesByName(),
 		GroupBySlice:      groupLabels,
-	}
-
-	// A value in an expression outside of a string must be a number, or it could change the query.
-	for _, m := range c.request {
-		if unquotedValue.MatchString(m.Value) {
-			continue
-		}
-
-		unquoted, err := hasUnquoted(t, values, m.Label)
-		if err != nil {
-			return "", err
-		}
-
-		if unquoted {
-			return "", fmt.Errorf("label %s: value %q: the rule uses it outside of a string, where it must be a number", m.Label, m.Value)
-		}
-	}
-
-	return execute(t, values)
-}
-
-func execute(t *template.Template, values templateValues) (string, error) {
-	var b strings.Builder
-	if err := t.Execute(&b, values); err != nil {
+	})
+	if err != nil {
 		return "", fmt.Errorf("query: %w", err)
 	}
 
-	return b.String(), nil
+	return c.checkQuery(b.String())
 }
 
-// hasUnquoted reports whether the query of a template contains the value of a label outside of strings. It executes the template with a value
-// that no query contains.
-func hasUnquoted(t *template.Template, values templateValues, label string) (bool, error) {
-	const mark = "\x01"
-	values.LabelValuesByName = maps.Clone(values.LabelValuesByName)
-	values.LabelValuesByName[label] = strings.Repeat(mark, max(1, len(values.LabelValuesByName[label])))
-	text, err := execute(t, values)
+// call returns a call of a PromQL function with an expression, which may end with a comment.
+func call(function, expr string) string {
+	if strings.Contains(expr, "#") {
+		expr += "\n"
+	}
 
-	return strings.Contains(withoutStrings(text), mark), err
+	return function + "(" + expr + ")"
+}
+
+// asVector returns an expression as one that yields a vector: a rule may define an external metric as a scalar.
+func asVector(expr string) string {
+	parsed, err := promscope.Parse(expr, true)
+	if err == nil && parsed.Type() == parser.ValueTypeScalar {
+		return call("vector", expr)
+	}
+
+	return expr // A server may understand more than the parser.
+}
+
+// marked matches the value of a label, markedSeries the name of a series.
+var (
+	marked       = regexp.MustCompile(markStart + "([^" + markEnd + "]*)" + markEnd)
+	markedSeries = regexp.MustCompile(seriesMarkStart + "([^" + seriesMarkEnd + "]*)" + seriesMarkEnd)
+)
+
+// checkQuery returns the query without marks. A value of a request in an expression outside of a string must be a number, or it could change the
+// query; the name of a series must be one that PromQL allows there.
+func (c conditions) checkQuery(text string) (string, error) {
+	if strings.Contains(text, absentValue) {
+		return "", errors.New("the rule uses the value of a label that the request does not select: add it to the selector of the metric")
+	}
+
+	has := func(matchers []prometheus.Matcher, value string) bool {
+		return slices.ContainsFunc(matchers, func(m prometheus.Matcher) bool { return m.Value == value })
+	}
+
+	bare := withoutStrings(text)
+	for _, m := range marked.FindAllStringSubmatch(bare, -1) {
+		// A label that the request does not select is empty.
+		isConfigured := !has(c.request, m[1]) && (m[1] == "" || has(slices.Concat(c.extra, c.namespace), m[1]))
+		if !isConfigured && !unquotedValue.MatchString(m[1]) {
+			return "", fmt.Errorf("value %q of a label: the rule uses it outside of a string, where it must be a number", m[1])
+		}
+	}
+
+	for _, m := range markedSeries.FindAllStringSubmatch(bare, -1) {
+		if m[1] != "" && !metricName.MatchString(m[1]) {
+			return "", fmt.Errorf("series %q: the rule uses its name outside of a string, where PromQL does not allow it", m[1])
+		}
+	}
+
+	return strings.NewReplacer(markStart, "", markEnd, "", seriesMarkStart, "", seriesMarkEnd, "").Replace(text), nil
 }
 
 // withoutStrings returns PromQL without its strings and comments.

@@ -124,6 +124,7 @@ type fixture struct {
 	writes      writeCounter
 	values      fakeMetrics
 	rules       *promadapter.Rules
+	series      *promadapter.Listing
 	rulesUnread bool
 }
 
@@ -156,7 +157,9 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 
 				return metric + "{" + strings.Join(texts, ",") + "}", nil
 			},
-			Pods: prometheus.PodMatchers, Rules: func() (*promadapter.Rules, bool) { return b.rules, !b.rulesUnread },
+			Pods: prometheus.PodMatchers, Rules: func() ListedRules {
+				return ListedRules{Rules: b.rules, Series: b.series, Pending: b.rulesUnread, Problem: b.rules.Refused()}
+			},
 		},
 		Availability: func() MetricAvailability { return b.served }, Preview: &PreviewCalculator{Metrics: b.values}, Events: events.NewFakeRecorder(10_000), Clock: b.clock,
 	}

@@ -18,6 +18,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/kube/condition"
+	"crane.io/crane/internal/metrics/promadapter"
 )
 
 // forecastPlan is the part of a plan that concerns forecasts.
@@ -30,6 +31,23 @@ type forecastPlan struct {
 	// expiresAt is when the first usable forecast expires; zero without one.
 	expiresAt time.Time
 	ready     *condition.State
+	// rulesReady is nil without a configuration of prometheus-adapter.
+	rulesReady *condition.State
+}
+
+// rulesCondition returns the condition with the rules that are not in force.
+func rulesCondition(listed ListedRules) *condition.State {
+	out := &condition.State{Type: autoscalingv1alpha1.ConditionMetricRulesReady, OK: true, Reason: autoscalingv1alpha1.ReasonRulesInForce}
+	switch {
+	case listed.Problem != nil:
+		out.OK = false
+		out.Reason = autoscalingv1alpha1.ReasonRulesRefused
+		out.Message = listed.Problem.Error()
+	case listed.Rules == nil:
+		return nil
+	}
+
+	return out
 }
 
 // predictedMetric is a metric that can be forecast.
@@ -44,6 +62,8 @@ type forecastCandidate struct {
 	predictedMetric
 	// query is forecast by the TimeSeriesPrediction; nil where the metric cannot be forecast.
 	query *predictionv1alpha1.PredictionMetric
+	// rule describes the rule of prometheus-adapter's configuration that defines the query; empty for none.
+	rule string
 	// forecast is the current value; zero with err.
 	forecast scalingmetric.Forecast
 	err      error
@@ -64,11 +84,16 @@ func planForecasts(o observation, queries *QueryBuilder) forecastPlan {
 	}
 
 	candidates := forecastCandidates(o, queries)
-	out := forecastPlan{candidates: candidates, prediction: desiredPrediction(o, candidates)}
+	out := forecastPlan{candidates: candidates, prediction: desiredPrediction(o, candidates), rulesReady: rulesCondition(queries.Rules())}
 	var usable []predictedMetric
+	var byRule []string
 
 	var ignored []string
 	for _, c := range candidates {
+		if c.rule != "" {
+			byRule = append(byRule, c.identifier+" is defined by "+c.rule)
+		}
+
 		if c.err != nil {
 			ignored = append(ignored, c.identifier+": "+c.err.Error())
 			continue
@@ -98,6 +123,7 @@ func planForecasts(o observation, queries *QueryBuilder) forecastPlan {
 			out.ready.Reason = autoscalingv1alpha1.ReasonUnknownMetricQuery
 		} else if len(ignored) == 0 {
 			out.ready.OK = true
+			out.ready.Message = strings.Join(byRule, "; ")
 			out.ready.Reason = autoscalingv1alpha1.ReasonPredicting
 		}
 	}
@@ -127,10 +153,11 @@ func forecastCandidates(o observation, queries *QueryBuilder) []forecastCandidat
 func newForecastCandidate(o observation, m *autoscalingv2.MetricSpec, identifier string, queries *QueryBuilder) forecastCandidate {
 	out := forecastCandidate{predictedMetric: predictedMetric{identifier: identifier}}
 	previous := previousMetric(o.prediction, identifier)
-	query, err := queries.build(o.ehpa, m, identifier)
-	if _, rulesRead := queries.Rules(); !rulesRead && previous != nil {
-		// Before the rules are read after a start, the previous query stays: another one would start without history.
-		query = *previous.DeepCopy()
+	built, err := queries.build(o.ehpa, m, identifier)
+	if previous != nil && (queries.Rules().Pending || errors.Is(err, promadapter.ErrNotListed) || errors.Is(err, errNoSeries)) {
+		// Until the rules are read after a start, and while a metric has no series, the previous query stays: another one would start
+		// without history.
+		built = historyQuery{PredictionMetric: *previous.DeepCopy()}
 		err = nil
 	}
 
@@ -139,6 +166,8 @@ func newForecastCandidate(o observation, m *autoscalingv2.MetricSpec, identifier
 		return out
 	}
 
+	out.rule = built.rule
+	query := built.PredictionMetric
 	query.ResourceIdentifier = identifier
 	query.Scaling = nil
 	a := o.ehpa.Spec.Prediction.PredictionAlgorithm

@@ -46,6 +46,10 @@ var (
 	ruleErrorsDesc = prometheus.NewDesc("crane_metricrule_errcount",
 		"Invalid rules of prometheus-adapter's configuration by list: resourceRules, rules or externalRules; all is 1 where the configuration cannot be read.",
 		[]string{"metricKind"}, nil)
+	ruleWithoutEffectDesc = prometheus.NewDesc("crane_autoscaling_rule_without_effect",
+		"1 for each rule of prometheus-adapter's configuration that defines no metric for forecasts, by the reason: refused where it is invalid, no_series "+
+			"where it finds none, no_match where its filters and name leave none.",
+		[]string{"rule", "reason"}, nil)
 )
 
 // cronIdentifier is the resourceIdentifier of all cron metrics.
@@ -63,9 +67,9 @@ type Metrics struct {
 	Zones *scalingmetric.Zones
 	// Elected is closed once this replica is the leader. The others export nothing, so that sums over replicas are right.
 	Elected <-chan struct{}
-	// RuleErrors returns the problem of prometheus-adapter's configuration, nil for none.
-	RuleErrors func() error
-	Clock      clock.PassiveClock
+	// Rules returns the rules of prometheus-adapter's configuration.
+	Rules func() ListedRules
+	Clock clock.PassiveClock
 
 	mu     sync.Mutex
 	scaled map[types.NamespacedName]map[string]int // by the value of the label type
@@ -73,7 +77,7 @@ type Metrics struct {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{hpaReplicasDesc, ehpaReplicasDesc, scaleCountDesc, cronDesc, predictionDesc, ruleErrorsDesc} {
+	for _, d := range []*prometheus.Desc{hpaReplicasDesc, ehpaReplicasDesc, scaleCountDesc, cronDesc, predictionDesc, ruleErrorsDesc, ruleWithoutEffectDesc} {
 		ch <- d
 	}
 }
@@ -221,7 +225,12 @@ func (m *Metrics) collectScaleCounts(ch chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) collectRuleErrors(ch chan<- prometheus.Metric) {
-	err := m.RuleErrors()
+	listed := m.Rules()
+	for _, rule := range listed.Rules.Ineffective(listed.Series) {
+		gauge(ch, ruleWithoutEffectDesc, 1, rule.Rule, rule.Reason)
+	}
+
+	err := listed.Problem
 	if err == nil {
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -28,7 +29,7 @@ func exported(t *testing.T, c prometheus.Collector) string {
 	t.Helper()
 
 	text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, "crane_autoscaling_cron", "crane_autoscaling_effective_hpa_replicas",
-		"crane_autoscaling_hpa_replicas", "crane_autoscaling_hpa_scale_count", "crane_autoscaling_prediction", "crane_metricrule_errcount")
+		"crane_autoscaling_hpa_replicas", "crane_autoscaling_hpa_scale_count", "crane_autoscaling_prediction", "crane_metricrule_errcount", "crane_autoscaling_rule_without_effect")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func exported(t *testing.T, c prometheus.Collector) string {
 func (b *fixture) metrics() *Metrics {
 	elected := make(chan struct{})
 	close(elected)
-	return &Metrics{Reader: b.Client, Zones: &scalingmetric.Zones{}, Elected: elected, RuleErrors: func() error { return nil }, Clock: b.clock}
+	return &Metrics{Reader: b.Client, Zones: &scalingmetric.Zones{}, Elected: elected, Rules: func() ListedRules { return ListedRules{} }, Clock: b.clock}
 }
 
 // copyForecast creates a forecast of a tenant in another namespace for the same target, with the labels of one that serves an autoscaler.
@@ -174,19 +175,24 @@ func TestScaleCount(t *testing.T) {
 // TestRuleErrors checks that the errors of prometheus-adapter's configuration are counted by list until it is valid.
 func TestRuleErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
-	f := &RulesWatcher{File: path}
+	f := &RulesWatcher{File: path, Clock: clocktesting.NewFakeClock(noon())}
 	m := newFixture(t).metrics()
 
-	m.RuleErrors = f.Problem
+	m.Rules = f.Current
+	ineffective := ""
+	for _, rule := range []string{"externalRules[0]", "resourceRules.cpu", "rules[0]", "rules[1]"} {
+		ineffective += "crane_autoscaling_rule_without_effect{reason=\"refused\",rule=\"" + rule + "\"} 1\n"
+	}
+
 	for _, c := range []struct{ config, want string }{
 		{"", "crane_metricrule_errcount{metricKind=\"all\"} 1"},
 		{"externalRules: [{seriesQuery: a, metricsQuery: 'a'}]", ""},
 		{
 			"rules: [{}, {}]\nexternalRules: [{}]\nresourceRules: {cpu: {containerQuery: '<<'}}",
-			"crane_metricrule_errcount{metricKind=\"externalRules\"} 1\ncrane_metricrule_errcount{metricKind=\"resourceRules\"} 1\n" +
+			ineffective + "crane_metricrule_errcount{metricKind=\"externalRules\"} 1\ncrane_metricrule_errcount{metricKind=\"resourceRules\"} 1\n" +
 				"crane_metricrule_errcount{metricKind=\"rules\"} 2",
 		},
-		{"rules: {", "crane_metricrule_errcount{metricKind=\"all\"} 1"},
+		{"rules: {", ineffective + "crane_metricrule_errcount{metricKind=\"all\"} 1"},
 		{"externalRules: [{seriesQuery: a, metricsQuery: 'a'}]", ""},
 	} {
 		if c.config != "" {
@@ -195,9 +201,9 @@ func TestRuleErrors(t *testing.T) {
 			}
 		}
 
-		_, err := f.reload(t.Context())
-		if got := exported(t, m); got != c.want || (err == nil) != (c.want == "") {
-			t.Errorf("%q: %v, got\n%s\nwant\n%s", c.config, err, got, c.want)
+		_, err := f.refresh(t.Context())
+		if got := exported(t, m); got != c.want || (f.Current().Problem == nil) != (c.want == "") {
+			t.Errorf("%q: refresh = %v, got\n%s\nwant\n%s", c.config, err, got, c.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package ehpa
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,49 +29,77 @@ type QueryBuilder struct {
 	Selector func(metric string, matchers ...prometheus.Matcher) (string, error)
 	// Pods returns matchers that select the pods of a workload by name.
 	Pods func(namespace, kind, name string) []prometheus.Matcher
-	// Rules returns the rules of prometheus-adapter's configuration, nil for none. read is false until they have been read.
-	Rules func() (rules *promadapter.Rules, read bool)
+	// Rules returns the rules of prometheus-adapter's configuration.
+	Rules func() ListedRules
 	// NoPromQL is the reason why no source answers PromQL; nil where one does.
 	NoPromQL error
 }
 
+// ListedRules are the rules of prometheus-adapter's configuration and the series that they find.
+type ListedRules struct {
+	// Rules is nil where none are configured, and until they have been read.
+	Rules *promadapter.Rules
+	// Series is nil until the series have been listed.
+	Series *promadapter.Listing
+	// Pending is true until configured rules have been read and their series listed.
+	Pending bool
+	// Problem is why the configuration, or a part of it, is not in force; nil if it is.
+	Problem error
+}
+
+// historyQuery is the query for the history of a metric.
+type historyQuery struct {
+	predictionv1alpha1.PredictionMetric
+	// rule describes the rule that defines the query, empty for none.
+	rule string
+}
+
+// errNoSeries means that a rule may define a metric, and there are no series of it.
+var errNoSeries = errors.New("no rule of prometheus-adapter's configuration finds series of it")
+
 // build returns the query of a metric without resourceIdentifier and algorithm. A query in PromQL is an error where no source answers it.
-func (q *QueryBuilder) build(
-	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, m *autoscalingv2.MetricSpec, identifier string,
-) (predictionv1alpha1.PredictionMetric, error) {
+func (q *QueryBuilder) build(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, m *autoscalingv2.MetricSpec, identifier string) (historyQuery, error) {
 	query, err := q.findQuery(ehpa, m, identifier)
-	if q.NoPromQL != nil && (err == nil && query.ExpressionQuery != nil || errors.Is(err, metrics.ErrUnsupported)) {
-		return predictionv1alpha1.PredictionMetric{}, q.NoPromQL
+	needsPromQL := err == nil && query.ExpressionQuery != nil || errors.Is(err, metrics.ErrUnsupported) || errors.Is(err, promadapter.ErrNotListed)
+	if q.NoPromQL != nil && needsPromQL {
+		return historyQuery{}, q.NoPromQL
 	}
 
 	return query, err
 }
 
-func (q *QueryBuilder) findQuery(
-	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, m *autoscalingv2.MetricSpec, identifier string,
-) (predictionv1alpha1.PredictionMetric, error) {
+func (q *QueryBuilder) findQuery(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, m *autoscalingv2.MetricSpec, identifier string) (historyQuery, error) {
 	if m.Type == autoscalingv2.ObjectMetricSourceType {
-		return predictionv1alpha1.PredictionMetric{}, errObjectMetric
+		return historyQuery{}, errObjectMetric
 	}
 
 	if text := strings.TrimSpace(ehpa.Annotations[scalingmetric.QueryAnnotation(identifier)]); text != "" {
-		return expressionQuery(text), nil
+		return historyQuery{PredictionMetric: expressionQuery(text)}, nil
 	}
 
 	ref := qualifiedRef(ehpa.Spec.ScaleTargetRef)
 	pods := q.Pods(ehpa.Namespace, ref.Kind, ref.Name)
-	if rules, _ := q.Rules(); rules != nil {
-		text, found, err := ruleQuery(rules, m, ehpa.Namespace, pods)
+	if listed := q.Rules(); listed.Rules != nil {
+		total, found, err := ruleQuery(listed, m, ehpa.Namespace, pods)
 		if err != nil {
-			return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("rule of prometheus-adapter's configuration: %w", err)
+			return historyQuery{}, fmt.Errorf("%s of prometheus-adapter's configuration: %w", cmp.Or(total.Rule, "a rule"), err)
 		}
 
 		if found {
-			return expressionQuery(text), nil
+			return historyQuery{expressionQuery(total.Expr), describeRule(total)}, nil
 		}
 	}
 
-	return q.defaultQuery(m, identifier, pods)
+	query, err := q.defaultQuery(m, identifier, pods)
+	return historyQuery{PredictionMetric: query}, err
+}
+
+func describeRule(total promadapter.Total) string {
+	if total.Series == "" {
+		return total.Rule
+	}
+
+	return total.Rule + " with the series " + total.Series
 }
 
 func expressionQuery(text string) predictionv1alpha1.PredictionMetric {
@@ -79,8 +108,10 @@ func expressionQuery(text string) predictionv1alpha1.PredictionMetric {
 	}
 }
 
-// ruleQuery returns the query that a rule defines; found is false without a rule.
-func ruleQuery(rules *promadapter.Rules, m *autoscalingv2.MetricSpec, namespace string, pods []prometheus.Matcher) (string, bool, error) {
+// ruleQuery returns the query that a rule defines; found is false without a rule. The rule is the one by which the metric adapter serves the
+// metric, so that a forecast is of what the HPA reads.
+func ruleQuery(listed ListedRules, m *autoscalingv2.MetricSpec, namespace string, pods []prometheus.Matcher) (promadapter.Total, bool, error) {
+	rules := listed.Rules
 	query := promadapter.MetricQuery{Namespace: namespace, Matchers: pods}
 	switch m.Type {
 	case autoscalingv2.ResourceMetricSourceType:
@@ -90,25 +121,35 @@ func ruleQuery(rules *promadapter.Rules, m *autoscalingv2.MetricSpec, namespace 
 		return rules.ResourceSum(string(m.ContainerResource.Name), query)
 
 	case autoscalingv2.PodsMetricSourceType:
-		more, err := selectorMatchers(m.Pods.Metric.Selector)
+		selector, err := selectorMatchers(m.Pods.Metric.Selector)
 		if err != nil {
-			return "", false, err
+			return promadapter.Total{}, false, err
 		}
 
-		query.Matchers = slices.Concat(query.Matchers, more)
-		return rules.CustomSum(m.Pods.Metric.Name, query)
+		query.Selector = selector
+		total, found, err := rules.CustomSum(listed.Series, m.Pods.Metric.Name, query)
+		if !found && rules.HasCustom(nil, m.Pods.Metric.Name) {
+			err = errNoSeries
+		}
+
+		return total, found, err
 
 	case autoscalingv2.ExternalMetricSourceType:
-		more, err := selectorMatchers(m.External.Metric.Selector)
+		selector, err := selectorMatchers(m.External.Metric.Selector)
 		if err != nil {
-			return "", false, err
+			return promadapter.Total{}, false, err
 		}
 
-		query.Matchers = more
-		return rules.ExternalSum(m.External.Metric.Name, query)
+		query = promadapter.MetricQuery{Namespace: namespace, Selector: selector}
+		total, found, err := rules.ExternalSum(listed.Series, m.External.Metric.Name, query)
+		if !found && rules.HasExternal(nil, m.External.Metric.Name) {
+			err = errNoSeries
+		}
+
+		return total, found, err
 	}
 
-	return "", false, nil
+	return promadapter.Total{}, false, nil
 }
 
 // defaultQuery returns the usage of the workload for a resource, and the sum of the series for any other metric.

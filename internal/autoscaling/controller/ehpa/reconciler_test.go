@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -422,6 +420,7 @@ func TestQueries(t *testing.T) {
 		"objects are not forecast": {object, nil, nil, "", "not forecast"},
 	} {
 		b.rules = c.rules
+		b.series = listSeries(t, c.rules, "depth")
 		got, err := b.Queries.build(web(func(e *scaler) { e.Annotations = c.notes }), &c.metric, scalingmetric.Identifiers([]autoscalingv2.MetricSpec{c.metric})[0])
 		text := string(got.Type)
 		if got.ResourceQuery != nil {
@@ -513,52 +512,6 @@ func TestRulesAreReadLate(t *testing.T) {
 	b.rulesUnread = false
 	if got := query(); got != "" {
 		t.Errorf("query without a rule is %q, want none", got)
-	}
-}
-
-func TestRulesWatcher(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "rules.yaml")
-	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	f := &RulesWatcher{File: path}
-	if _, err := f.reload(t.Context()); err == nil {
-		t.Error("reload of a file that does not exist returned no error, want one")
-	}
-	if _, read := f.Current(); read {
-		t.Error("Current reports rules before they are read, want none")
-	}
-
-	write("externalRules: [{seriesQuery: a, metricsQuery: 'a'}]")
-	changed, err := f.reload(t.Context())
-	rules, read := f.Current()
-	if err != nil || !changed || !read || rules == nil {
-		t.Errorf("reload: changed %v, read %v, error %v, want changed rules", changed, read, err)
-	}
-	if changed, err := f.reload(t.Context()); changed || err != nil {
-		t.Errorf("reload of the same file: changed %v, error %v, want no change", changed, err)
-	}
-
-	write("externalRules: [{}]")
-	changed, err = f.reload(t.Context())
-	if again, _ := f.Current(); changed || err == nil || again != rules {
-		t.Errorf("reload of bad rules: changed %v, error %v, want an error and the rules of before", changed, err)
-	}
-
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "adapter"}, Data: map[string]string{"config.yaml": "rules: []"}}
-	b := newFixture(t, m)
-
-	f = &RulesWatcher{ConfigMap: client.ObjectKeyFromObject(m), Key: "config.yaml", Reader: b.Client}
-	if changed, err := f.reload(t.Context()); !changed || err != nil {
-		t.Errorf("reload of other rules: changed %v, error %v, want a change", changed, err)
-	}
-
-	f.Key = "other"
-	if _, err := f.reload(t.Context()); err == nil || !strings.Contains(err.Error(), `no key "other"`) {
-		t.Errorf("reload of a ConfigMap without the key: error %v, want one that names it", err)
 	}
 }
 

@@ -6,6 +6,7 @@ package ehpa
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/internal/metrics/prometheus"
 )
@@ -24,8 +26,11 @@ import (
 // rulesPollInterval is the time between two reads of prometheus-adapter's configuration.
 const rulesPollInterval = 30 * time.Second
 
-// RulesWatcher reads prometheus-adapter's configuration from a file or a ConfigMap whenever it changes. Invalid rules leave the previous
-// ones in force and are logged once.
+// listInterval is the time between two listings of the series of the rules.
+const listInterval = time.Minute
+
+// RulesWatcher reads prometheus-adapter's configuration from a file or a ConfigMap whenever it changes, and lists the series of its rules. A text
+// that is no configuration leaves the previous rules in force and is logged once.
 type RulesWatcher struct {
 	File string
 	// ConfigMap and Key are read through Reader where File is empty.
@@ -34,41 +39,39 @@ type RulesWatcher struct {
 	Reader    client.Reader
 	// ExtraMatchers are added to each query.
 	ExtraMatchers []prometheus.Matcher
-	// Changed receives an event when other rules are in force.
+	// Query evaluates PromQL; nil where no source does, so that nothing is listed.
+	Query func(ctx context.Context, expr string, at time.Time) ([]metrics.Sample, error)
+	// MaxAge is the maximum age of the newest sample of a series that is listed; 0 for those with a value now.
+	MaxAge time.Duration
+	// Changed receives an event when other rules are in force or find other series.
 	Changed chan<- event.TypedGenericEvent[client.Object]
 	Clock   clock.WithTicker
 
-	current   atomic.Pointer[promadapter.Rules]
+	current   atomic.Pointer[ListedRules]
 	raw       []byte
+	listedAt  time.Time
 	lastError string
-	problem   atomic.Pointer[error]
 }
 
-// Problem returns why the configuration as it is now is not in force, nil if it is.
-func (f *RulesWatcher) Problem() error {
-	if err := f.problem.Load(); err != nil {
-		return *err
+// Current returns the rules in force.
+func (f *RulesWatcher) Current() ListedRules {
+	if current := f.current.Load(); current != nil {
+		return *current
 	}
 
-	return nil
-}
-
-// Current returns the rules, nil for none. read is false until configured rules have been read.
-func (f *RulesWatcher) Current() (rules *promadapter.Rules, read bool) {
-	rules = f.current.Load()
-	return rules, rules != nil || f.File == "" && f.ConfigMap.Name == ""
+	return ListedRules{Pending: f.File != "" || f.ConfigMap.Name != ""}
 }
 
 // Start polls until ctx ends.
 func (f *RulesWatcher) Start(ctx context.Context) error {
 	pollAndNotify(ctx, f.Clock, rulesPollInterval, f.Changed, func(ctx context.Context) bool {
-		changed, err := f.reload(ctx)
+		changed, err := f.refresh(ctx)
 		switch {
 		case err == nil:
 			f.lastError = ""
 		case err.Error() != f.lastError:
 			f.lastError = err.Error()
-			ctrl.LoggerFrom(ctx).Error(err, "keeping the previous rules of prometheus-adapter's configuration")
+			ctrl.LoggerFrom(ctx).Error(err, "following prometheus-adapter's configuration")
 		}
 
 		return changed
@@ -77,23 +80,76 @@ func (f *RulesWatcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// reload reads the configuration and reports whether other rules are in force.
-func (f *RulesWatcher) reload(ctx context.Context) (changed bool, err error) {
-	defer func() { f.problem.Store(&err) }()
+// refresh reads the configuration, lists the series of its rules when it is time, and reports whether something changed.
+func (f *RulesWatcher) refresh(ctx context.Context) (changed bool, err error) {
+	before := f.Current()
+	next := before
+	rules, err := f.reload(ctx)
+	if rules != nil {
+		next = ListedRules{Rules: rules, Pending: f.Query != nil}
+		f.listedAt = time.Time{}
+	}
 
+	next.Problem = err
+	if err == nil {
+		next.Problem = next.Rules.Refused()
+	}
+
+	now := f.Clock.Now()
+	if next.Rules != nil && f.Query != nil && now.Sub(f.listedAt) >= listInterval {
+		series, listErr := next.Rules.ListSince(ctx, f.MaxAge, next.Series, f.names)
+		err = errors.Join(err, listErr)
+		next.Series = series
+		next.Pending = false
+		f.listedAt = now
+	}
+
+	f.current.Store(&next)
+	changed = next.Rules != before.Rules || next.Pending != before.Pending || !next.Series.Equal(before.Series) || errorText(next.Problem) != errorText(before.Problem)
+	return changed, err
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+
+	return err.Error()
+}
+
+// names returns the names of the series of a query.
+func (f *RulesWatcher) names(ctx context.Context, expr string) ([]string, error) {
+	samples, err := f.Query(ctx, expr, f.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+
+	names := make([]string, len(samples))
+	for i, s := range samples {
+		names[i] = s.Labels["__name__"]
+	}
+
+	return names, nil
+}
+
+// reload reads the configuration and returns its rules where it changed, else nil.
+func (f *RulesWatcher) reload(ctx context.Context) (*promadapter.Rules, error) {
 	raw, err := f.read(ctx)
-	if err != nil || f.raw != nil && bytes.Equal(raw, f.raw) {
-		return false, err
+	if err != nil {
+		return nil, err
+	}
+
+	if f.raw != nil && bytes.Equal(raw, f.raw) {
+		return nil, nil //nolint:nilnil // nothing changed
 	}
 
 	rules, err := promadapter.Parse(raw, f.ExtraMatchers)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 
 	f.raw = raw
-	f.current.Store(rules)
-	return true, nil
+	return rules, nil
 }
 
 func (f *RulesWatcher) read(ctx context.Context) ([]byte, error) {

@@ -155,6 +155,7 @@ func setConditions(conditions *[]metav1.Condition, o observation, p plan, done a
 	set(autoscalingv1alpha1.ConditionReady, ready)
 	if !p.keepObjects { // Otherwise the forecasts were not read.
 		set(autoscalingv1alpha1.ConditionPredictionReady, predictionReady)
+		set(autoscalingv1alpha1.ConditionMetricRulesReady, p.forecasts.rulesReady)
 	}
 
 	set(autoscalingv1alpha1.ConditionCronReady, p.crons.ready)
