@@ -183,7 +183,7 @@ func bundleKinds() []bundleKind {
 // collect reads everything. What fails is recorded and left out.
 func (b *bundle) collect(ctx context.Context) {
 	b.add("version.txt", []byte("crane "+version.Long()+"\n"+b.now.UTC().Format(time.RFC3339)+"\n"))
-	checks, err := installation.Read(ctx, b.client, b.now)
+	checks, err := installation.Read(ctx, b.client, b.namespace, b.now)
 	var text bytes.Buffer
 	if err == nil {
 		err = renderDoctorTable(&text, checks)

@@ -40,9 +40,11 @@ const doctorExample = `  crane doctor
 type doctorOptions struct {
 	prometheus *historyserver.Server
 	kubernetes *clusteraccess.Access
-	namespaces []string
-	policyName string
-	output     string
+	// cranedNamespace is the namespace of craned.
+	cranedNamespace string
+	namespaces      []string
+	policyName      string
+	output          string
 
 	// policy is derived from the flags.
 	policy rightsize.Policy
@@ -69,6 +71,7 @@ func newDoctorCommand(s Streams) *cobra.Command {
 	fs := cmd.Flags()
 	addPrometheusFlags(fs, o.prometheus)
 	addKubernetesFlags(fs, o.kubernetes)
+	addCranedNamespaceFlag(fs, &o.cranedNamespace)
 	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "namespaces in which permissions are checked (default: all); may be repeated")
 	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy whose history requirement is checked: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")

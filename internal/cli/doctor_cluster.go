@@ -295,7 +295,8 @@ func (d *diagnosis) checkComponents(ctx context.Context, client kubernetes.Inter
 		return
 	}
 
-	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: installation.CranedSelector})
+	// What has the label in another namespace may be anyone's.
+	deployments, err := client.AppsV1().Deployments(d.options.cranedNamespace).List(ctx, metav1.ListOptions{LabelSelector: installation.CranedSelector})
 	switch {
 	case apierrors.IsForbidden(err):
 		d.add("craned", installation.OK, "the CRDs are installed; no permission to check whether craned runs", "")
@@ -320,22 +321,16 @@ func (d *diagnosis) checkComponents(ctx context.Context, client kubernetes.Inter
 
 // checkLeader checks the leader lease for a craned that runs outside the cluster.
 func (d *diagnosis) checkLeader(ctx context.Context, client kubernetes.Interface) {
-	leases, err := client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + installation.CranedLease})
-	if err != nil {
+	lease, err := client.CoordinationV1().Leases(d.options.cranedNamespace).Get(ctx, installation.CranedLease, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
 		d.add("craned", installation.Warn, "the CRDs are installed; craned has no Deployment, and there is no permission to check whether it runs outside the cluster", "kubectl apply -k config")
 		return
 	}
 
-	for _, l := range leases.Items {
-		if l.Spec.RenewTime == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
-			continue
-		}
-
-		if age := d.now.Sub(l.Spec.RenewTime.Time); age < installation.MaxLeaseAge {
-			d.add("craned", installation.OK, "runs outside the cluster and holds the lease "+l.Namespace+"/"+l.Name, "")
-			return
-		}
+	if err == nil && installation.Renewed(lease, d.now) {
+		d.add("craned", installation.OK, "runs outside the cluster and holds the lease "+lease.Namespace+"/"+lease.Name, "")
+		return
 	}
 
-	d.add("craned", installation.Warn, "the CRDs are installed and craned does not run: no rule is executed", "kubectl apply -k config")
+	d.add("craned", installation.Warn, "the CRDs are installed and craned does not run in namespace "+d.options.cranedNamespace+": no rule is executed", "kubectl apply -k config, or name its namespace with --craned-namespace")
 }

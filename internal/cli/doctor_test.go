@@ -21,10 +21,10 @@ import (
 // TestLeaderOutsideCluster checks that a craned outside the cluster is detected by its lease.
 func TestLeaderOutsideCluster(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	lease := func(name, holder string, age time.Duration) *coordinationv1.Lease {
+	lease := func(namespace, holder string, age time.Duration) *coordinationv1.Lease {
 		renewed := metav1.NewMicroTime(now.Add(-age))
 		return &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: name},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: installation.CranedLease},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed},
 		}
 	}
@@ -34,11 +34,12 @@ func TestLeaderOutsideCluster(t *testing.T) {
 		status installation.Status
 		want   string
 	}{
-		"renewed":  {lease(installation.CranedLease, "vm_1", 10*time.Second), installation.OK, "crane-system/craned"},
-		"old":      {lease(installation.CranedLease, "vm_1", time.Hour), installation.Warn, "does not run"},
-		"released": {lease(installation.CranedLease, "", time.Second), installation.Warn, "does not run"},
+		"renewed":  {lease("crane-system", "vm_1", 10*time.Second), installation.OK, "crane-system/craned"},
+		"old":      {lease("crane-system", "vm_1", time.Hour), installation.Warn, "does not run"},
+		"tenant's": {lease("shop", "vm_1", 10*time.Second), installation.Warn, "does not run"},
+		"released": {lease("crane-system", "", time.Second), installation.Warn, "does not run"},
 	} {
-		d := &diagnosis{now: now}
+		d := &diagnosis{options: &doctorOptions{cranedNamespace: "crane-system"}, now: now}
 		d.checkLeader(t.Context(), fake.NewClientset(c.lease))
 
 		if len(d.checks) != 1 || d.checks[0].Status != c.status || !strings.Contains(d.checks[0].Detail, c.want) {

@@ -23,8 +23,8 @@ import (
 const explainSchedulingLong = `Explain scheduling prints how the Dynamic plugin of crane-scheduler filtered and scored the nodes in the latest attempt to
 schedule a pod. The scheduler records the latest attempts, about a hundred in a cluster of 5,000 nodes.
 
-The scheduler is found by the label app.kubernetes.io/name=crane-scheduler and reached by port forwarding, which requires the
-permission to create pods/portforward in its namespace. --scheduler sets its address instead.
+The scheduler is found in Crane's namespace by the label app.kubernetes.io/name=crane-scheduler and reached by port forwarding, which
+requires the permission to create pods/portforward there. --scheduler sets its address instead.
 
   Closed  the node was filtered out: load + load of recently placed pods + this pod exceed a limit
   Scored  the score, at most 100; its parts are sums weighted by the policy
@@ -35,12 +35,14 @@ Exit codes: 0 success; 1 no scheduler responds; 2 the flags are invalid; 3 no sc
 // explainOptions are the flags of `crane explain scheduling`.
 type explainSchedulingOptions struct {
 	kubernetes clusteraccess.Access
-	scheduler  string
-	port       int
-	namespace  string
-	output     string
-	nodes      []string
-	rows       int
+	// cranedNamespace is the namespace of the scheduler.
+	cranedNamespace string
+	scheduler       string
+	port            int
+	namespace       string
+	output          string
+	nodes           []string
+	rows            int
 }
 
 func newExplainCommand(s Streams) *cobra.Command {
@@ -61,7 +63,13 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 			}
 
 			progress := progressline.New(s.Err, "asking the schedulers", nil)
-			found, err := schedulerclient.Client{Access: &o.kubernetes, Port: o.port, Address: o.scheduler}.Explanations(cmd.Context(), namespace, name)
+			scheduler := schedulerclient.Client{
+				Access:    &o.kubernetes,
+				Namespace: o.cranedNamespace,
+				Port:      o.port,
+				Address:   o.scheduler,
+			}
+			found, err := scheduler.Explanations(cmd.Context(), namespace, name)
 			progress.Stop()
 
 			if err != nil {
@@ -76,6 +84,7 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 	addKubernetesFlags(fs, &o.kubernetes)
 	fs.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the pod, unless POD is NAMESPACE/NAME")
 	fs.StringVar(&o.scheduler, "scheduler", "", "address of the scheduler's explainAddress, such as http://127.0.0.1:10260 (default: by port forwarding)")
+	addCranedNamespaceFlag(fs, &o.cranedNamespace)
 	fs.IntVar(&o.port, "scheduler-port", schedulerclient.DefaultPort, "port of the scheduler's explainAddress, for port forwarding")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "format: table or json")
 	fs.StringSliceVar(&o.nodes, "node", nil, "only these nodes")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"crane.io/crane/internal/kube/clusteraccess"
+	"crane.io/crane/internal/kube/installation"
 	"crane.io/crane/internal/metrics/historyserver"
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/units"
@@ -62,6 +63,11 @@ func parseDurations(flags ...durationFlag) error {
 func addKubernetesFlags(fs *pflag.FlagSet, k *clusteraccess.Access) {
 	fs.StringVar(&k.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's service account)")
 	fs.StringVar(&k.Context, "context", "", "context of the kubeconfig")
+}
+
+// addCranedNamespaceFlag adds the flag of the namespace whose objects are Crane's.
+func addCranedNamespaceFlag(fs *pflag.FlagSet, namespace *string) {
+	fs.StringVar(namespace, "craned-namespace", installation.DefaultNamespace, "namespace of Crane; what looks like Crane in others is ignored")
 }
 
 // addPrometheusFlags adds the flags of the address and the credentials of Prometheus.

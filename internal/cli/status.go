@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/internal/metrics/progressline"
 )
 
-const statusLong = `Status prints whether each component of Crane runs in the cluster, its version, and whether its objects are processed: the leader of craned,
+const statusLong = `Status prints whether each component of Crane runs in Crane's namespace, its version, and whether its objects are processed: the leader of craned,
 the server of the external metrics API, the switch of crane pause, rules, recommendations, forecasts and autoscalers. It changes
 nothing. With the name of a workload it prints what crane explain workload prints.
 
@@ -27,6 +27,7 @@ Exit codes: 0 no line is warn; 1 a line is warn, or the API server cannot be rea
 // newStatusCommand returns `crane status`.
 func newStatusCommand(s Streams) *cobra.Command {
 	o := &explainWorkloadOptions{}
+	var cranedNamespace string
 	cmd := &cobra.Command{
 		Use:     "status [WORKLOAD]",
 		Short:   "Print whether each component of Crane runs and its objects are processed",
@@ -38,19 +39,20 @@ func newStatusCommand(s Streams) *cobra.Command {
 				return o.run(cmd.Context(), s, args[0])
 			}
 
-			return runStatus(cmd.Context(), s, o)
+			return runStatus(cmd.Context(), s, o, cranedNamespace)
 		},
 	}
 
 	fs := cmd.Flags()
 	addKubernetesFlags(fs, &o.kubernetes)
+	addCranedNamespaceFlag(fs, &cranedNamespace)
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the workload, unless it is part of its name")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
 
 	return cmd
 }
 
-func runStatus(ctx context.Context, s Streams, o *explainWorkloadOptions) error {
+func runStatus(ctx context.Context, s Streams, o *explainWorkloadOptions, cranedNamespace string) error {
 	if err := checkTableOrJSON(o.output); err != nil {
 		return usageError(err)
 	}
@@ -65,7 +67,7 @@ func runStatus(ctx context.Context, s Streams, o *explainWorkloadOptions) error 
 	}
 
 	progress := progressline.New(s.Err, "reading the state of Crane", nil)
-	checks, err := installation.Read(ctx, c, time.Now())
+	checks, err := installation.Read(ctx, c, cranedNamespace, time.Now())
 	progress.Stop()
 
 	if err != nil {

@@ -35,7 +35,7 @@ func (v *placementView) Placement(ctx context.Context, namespace, pod string) (c
 		access.Fixed = withToken(*access.Fixed, p.Token)
 	}
 
-	scheduler := schedulerclient.Client{Access: &access, Port: schedulerclient.DefaultPort, Address: v.Scheduler}
+	scheduler := schedulerclient.Client{Access: &access, Namespace: v.CranedNamespace, Port: schedulerclient.DefaultPort, Address: v.Scheduler}
 	found, err := scheduler.Explanations(ctx, namespace, pod)
 	if err != nil {
 		return out, placementFailure(v.Personal.ServerName(), err)

@@ -124,7 +124,7 @@ func (v *statusView) Health(ctx context.Context) (contract.Health, error) {
 		return out, err
 	}
 
-	found, err := installation.Read(ctx, c, v.Clock.Now())
+	found, err := installation.Read(ctx, c, v.CranedNamespace, v.Clock.Now())
 	if err != nil {
 		return out, unavailable(v.Personal.ServerName(), err)
 	}

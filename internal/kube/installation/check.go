@@ -6,6 +6,8 @@ package installation
 import (
 	"strings"
 	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
 // Status is the status of a check.
@@ -34,11 +36,20 @@ const Off Status = "off"
 // CranedSelector is the label of craned's Deployment in config/craned.
 const CranedSelector = "app.kubernetes.io/name=craned"
 
-// cranedLease is the leader lease of craned; maxLeaseAge is the maximum age of its renewal.
+// CranedLease is the leader lease of craned; MaxLeaseAge is the maximum age of its renewal.
 const (
 	CranedLease = "craned"
 	MaxLeaseAge = time.Minute
 )
+
+// DefaultNamespace is the namespace of Crane unless its users choose another one.
+const DefaultNamespace = "crane-system"
+
+// Renewed reports whether a lease has a holder who renewed it within MaxLeaseAge.
+func Renewed(lease *coordinationv1.Lease, now time.Time) bool {
+	spec := &lease.Spec
+	return spec.RenewTime != nil && spec.HolderIdentity != nil && *spec.HolderIdentity != "" && now.Sub(spec.RenewTime.Time) < MaxLeaseAge
+}
 
 // ShortDuration formats 1m0s as 1m.
 func ShortDuration(d time.Duration) string {

@@ -28,8 +28,10 @@ import (
 // statusReport collects the lines of `crane status`.
 type statusReport struct {
 	client client.Reader
-	now    time.Time
-	checks []Check
+	// namespace is that of Crane. Objects elsewhere prove nothing, whatever their names and labels are.
+	namespace string
+	now       time.Time
+	checks    []Check
 }
 
 func (r *statusReport) add(name string, s Status, detail, advice string) {
@@ -41,9 +43,9 @@ func (r *statusReport) add(name string, s Status, detail, advice string) {
 	})
 }
 
-// Read reads the state of all components. A read that is forbidden is a line of its own; other errors end it.
-func Read(ctx context.Context, c client.Reader, now time.Time) ([]Check, error) {
-	r := &statusReport{client: c, now: now}
+// Read reads the state of all components in the namespace of Crane. A read that is forbidden is a line of its own; other errors end it.
+func Read(ctx context.Context, c client.Reader, namespace string, now time.Time) ([]Check, error) {
+	r := &statusReport{client: c, namespace: namespace, now: now}
 	reads := []struct {
 		name string
 		add  func(ctx context.Context) error
@@ -92,11 +94,11 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 	var daemons appsv1.DaemonSetList
 
 	names := client.MatchingLabelsSelector{Selector: ComponentSelector()}
-	if err := r.client.List(ctx, &deployments, names); err != nil {
+	if err := r.client.List(ctx, &deployments, client.InNamespace(r.namespace), names); err != nil {
 		return err
 	}
 
-	if err := r.client.List(ctx, &daemons, names); err != nil {
+	if err := r.client.List(ctx, &daemons, client.InNamespace(r.namespace), names); err != nil {
 		return err
 	}
 
@@ -123,7 +125,7 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 	case found["craned"]:
 		r.add("leader", Warn, "no craned has renewed its lease within "+MaxLeaseAge.String()+": nothing is processed", "kubectl logs with the label "+ComponentLabel+"=craned")
 	default:
-		r.add("leader", Warn, "no craned runs, in the cluster or outside: nothing is processed", "")
+		r.add("leader", Warn, "no craned runs, in namespace "+r.namespace+" or outside with a lease there: nothing is processed", "--craned-namespace names another namespace")
 	}
 
 	// A component may run outside the cluster, where it has no workload but other traces.
@@ -140,7 +142,7 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 		if outside != "" {
 			r.add(name, OK, "runs outside the cluster: "+outside, "")
 		} else {
-			r.add(name, Off, "no Deployment or DaemonSet has the label "+ComponentLabel+"="+name, "")
+			r.add(name, Off, "no Deployment or DaemonSet of namespace "+r.namespace+" has the label "+ComponentLabel+"="+name, "")
 		}
 	}
 
@@ -154,7 +156,7 @@ func (r *statusReport) outside(ctx context.Context, name string) (string, error)
 		return r.leader(ctx, name) // its configuration names the lease like this
 	case "metric-adapter":
 		service, problem, err := r.externalMetrics(ctx)
-		if err == nil && problem == "" && service[strings.LastIndex(service, "/")+1:] == name {
+		if err == nil && problem == "" && service == r.namespace+"/"+name {
 			return "it serves the external metrics API", nil
 		}
 
@@ -186,23 +188,15 @@ func (r *statusReport) addComponent(o client.Object, pod corev1.PodSpec, ready, 
 }
 
 // leader returns the holder of a lease and its age; empty without a recent one.
-func (r *statusReport) leader(ctx context.Context, lease string) (string, error) {
-	var leases coordinationv1.LeaseList
-	if err := r.client.List(ctx, &leases, client.MatchingFields{"metadata.name": lease}); err != nil {
-		return "", err
+func (r *statusReport) leader(ctx context.Context, name string) (string, error) {
+	var lease coordinationv1.Lease
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: name}, &lease)
+	if err != nil || !Renewed(&lease, r.now) {
+		return "", client.IgnoreNotFound(err)
 	}
 
-	for _, l := range leases.Items {
-		if l.Spec.RenewTime == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
-			continue
-		}
-
-		if age := r.now.Sub(l.Spec.RenewTime.Time); age < MaxLeaseAge {
-			return fmt.Sprintf("%s holds the lease %s/%s, renewed %s ago", *l.Spec.HolderIdentity, l.Namespace, l.Name, ShortDuration(max(age, 0).Truncate(time.Second))), nil
-		}
-	}
-
-	return "", nil
+	age := max(r.now.Sub(lease.Spec.RenewTime.Time), 0).Truncate(time.Second)
+	return fmt.Sprintf("%s holds the lease %s/%s, renewed %s ago", *lease.Spec.HolderIdentity, lease.Namespace, lease.Name, ShortDuration(age)), nil
 }
 
 // addExternalMetrics adds which service serves external.metrics.k8s.io. Only one can.
@@ -248,16 +242,15 @@ func (r *statusReport) externalMetrics(ctx context.Context) (service, problem st
 
 // addPause adds whether crane pause has stopped the writes.
 func (r *statusReport) addPause(ctx context.Context) error {
-	var all corev1.ConfigMapList
-	if err := r.client.List(ctx, &all, client.MatchingFields{"metadata.name": pause.ConfigMapName}); err != nil {
+	var m corev1.ConfigMap
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: pause.ConfigMapName}, &m)
+	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 
-	for i := range all.Items {
-		if m := &all.Items[i]; pause.IsPaused(m) {
-			r.add("writes", Warn, fmt.Sprintf("paused by ConfigMap %s/%s: %s", m.Namespace, m.Name, m.Data[pause.KeyReason]), "crane resume --craned-namespace "+m.Namespace)
-			return nil
-		}
+	if pause.IsPaused(&m) {
+		r.add("writes", Warn, fmt.Sprintf("paused by ConfigMap %s/%s: %s", m.Namespace, m.Name, m.Data[pause.KeyReason]), "crane resume --craned-namespace "+m.Namespace)
+		return nil
 	}
 
 	r.add("writes", OK, "not paused", "")

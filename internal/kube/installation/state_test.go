@@ -81,7 +81,7 @@ func TestStatus(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checks, err := Read(t.Context(), statusClient(t, test.objects...), now)
+			checks, err := Read(t.Context(), statusClient(t, test.objects...), "crane-system", now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,9 +115,7 @@ func statusClient(t *testing.T, objects ...client.Object) client.Client {
 		}
 	}
 
-	byName := func(o client.Object) []string { return []string{o.GetName()} }
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithIndex(&corev1.ConfigMap{}, "metadata.name", byName).Build()
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 
 func componentMeta(name string) metav1.ObjectMeta {

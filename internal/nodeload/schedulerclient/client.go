@@ -50,9 +50,10 @@ var ErrPodNotRecorded = errors.New("the scheduler has no record of a recent atte
 
 // Client reads the explanations of crane-scheduler.
 type Client struct {
-	// Access finds the pods of the scheduler and forwards port.
-	Access *clusteraccess.Access
-	Port   int
+	// Access finds the pods of the scheduler in Namespace, which is that of Crane, and forwards Port.
+	Access    *clusteraccess.Access
+	Namespace string
+	Port      int
 	// Address is that of the scheduler; if empty, its pods are found.
 	Address string
 }
@@ -71,13 +72,14 @@ func (c Client) Explanations(ctx context.Context, namespace, name string) ([]nod
 		return nil, err
 	}
 
-	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector, FieldSelector: "status.phase=Running"})
+	// A pod of another namespace may have the label as well, and would explain what its owner likes.
+	pods, err := client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector, FieldSelector: "status.phase=Running"})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of crane-scheduler at %s: %w", config.Host, err)
 	}
 
 	if len(pods.Items) == 0 {
-		return nil, fmt.Errorf("%w: set the address with --scheduler", ErrNoScheduler)
+		return nil, fmt.Errorf("namespace %s: %w: set the namespace with --craned-namespace, or the address with --scheduler", c.Namespace, ErrNoScheduler)
 	}
 
 	// Only the leader has records, and no label shows which pod it is.

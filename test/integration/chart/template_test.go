@@ -359,7 +359,7 @@ func TestDashboardArguments(t *testing.T) {
 
 		c := container(t, o)
 		want := []string{
-			"dashboard", "serve", "--listen=:8443", "--prometheus=http://prometheus.monitoring:9090", "--prometheus-labels=cluster=eu",
+			"dashboard", "serve", "--listen=:8443", "--craned-namespace=crane-system", "--prometheus=http://prometheus.monitoring:9090", "--prometheus-labels=cluster=eu",
 			"--prometheus-token-file=/etc/prometheus/token/token", "--tls-cert-dir=/etc/crane-serving",
 		}
 
