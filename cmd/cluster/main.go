@@ -5,16 +5,16 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/testbed/realcluster"
 )
 
 func main() {
 	status, err := realcluster.Run(os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "cluster:", err)
+		termtext.PrintError(os.Stderr, "cluster", err)
 		status = max(status, 1)
 	}
 

@@ -6,15 +6,15 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/testbed/controlplane/server"
 )
 
 func main() {
 	if err := server.NewCommand().Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
+		termtext.PrintError(os.Stderr, "Error", err)
 		os.Exit(1)
 	}
 }

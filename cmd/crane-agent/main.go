@@ -6,13 +6,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"crane.io/crane/internal/agent"
 	"crane.io/crane/internal/component/filesize"
+	"crane.io/crane/internal/component/termtext"
 )
 
 func main() {
@@ -23,7 +23,7 @@ func main() {
 	stop()
 
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "crane-agent:", err)
+		termtext.PrintError(os.Stderr, "crane-agent", err)
 		os.Exit(1)
 	}
 }

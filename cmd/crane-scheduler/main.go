@@ -5,17 +5,17 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"k8s.io/component-base/cli"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/scheduler/app"
 )
 
 func main() {
 	if err := cli.RunNoErrOutput(app.NewCommand()); err != nil {
-		fmt.Fprintln(os.Stderr, "crane-scheduler:", err)
+		termtext.PrintError(os.Stderr, "crane-scheduler", err)
 		os.Exit(1)
 	}
 }

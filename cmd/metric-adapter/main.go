@@ -5,19 +5,19 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"crane.io/crane/internal/component/filesize"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/metricadapter"
 )
 
 func main() {
 	filesize.IgnoreSignal()
 	if err := metricadapter.NewCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "metric-adapter:", err)
+		termtext.PrintError(os.Stderr, "metric-adapter", err)
 		os.Exit(1)
 	}
 }

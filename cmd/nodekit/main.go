@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/testbed/realnode/cleanup"
 	"crane.io/crane/internal/testbed/realnode/nodeinit"
 	"crane.io/crane/internal/testbed/realnode/testprogram"
@@ -18,7 +19,7 @@ import (
 
 func main() {
 	if err := run(os.Args); err != nil {
-		fmt.Fprintln(os.Stderr, "nodekit:", err)
+		termtext.PrintError(os.Stderr, "nodekit", err)
 		os.Exit(1)
 	}
 }

@@ -6,16 +6,16 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/testbed/realnode/nodescommand"
 )
 
 func main() {
 	status, err := nodescommand.Run(os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "nodes:", err)
+		termtext.PrintError(os.Stderr, "nodes", err)
 		status = max(status, 1)
 	}
 

@@ -6,13 +6,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/testbed/playground"
 )
@@ -24,7 +24,7 @@ func main() {
 	stop()
 
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "playground:", err)
+		termtext.PrintError(os.Stderr, "playground", err)
 		status = max(status, 1)
 	}
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/pkg/qos/scenario"
 )
@@ -44,7 +45,7 @@ func NewCommand() *cobra.Command {
 				log.Info(w)
 			}
 
-			return Run(logr.NewContext(cmd.Context(), log), o, clock.RealClock{}, cmd.OutOrStdout())
+			return Run(logr.NewContext(cmd.Context(), log), o, clock.RealClock{}, termtext.NewWriter(cmd.OutOrStdout()))
 		},
 	}
 

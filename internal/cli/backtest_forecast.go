@@ -15,6 +15,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/forecast/backtest"
@@ -136,9 +137,9 @@ func (o *backtestForecastOptions) run(s Streams) error {
 		scored, err := backtest.Run(cfg, named.Name, named.Series, algorithms)
 		switch {
 		case err != nil:
-			fmt.Fprintln(progress, "skipping", err)
+			termtext.Fprintln(progress, "skipping", err)
 		case scored[0].Origins == 0:
-			fmt.Fprintf(progress, "skipping %s: too short for an origin with %s of history and a horizon of %s\n", named.Name,
+			termtext.Fprintf(progress, "skipping %s: too short for an origin with %s of history and a horizon of %s\n", named.Name,
 				units.FormatDuration(7*24*time.Hour), o.horizon)
 		default:
 			results = append(results, scored...)
@@ -175,7 +176,7 @@ func renderForecastTable(w io.Writer, report backtest.Report) error {
 		ratios.AppendRow(table.Row{m.Algorithm, formatFigure(m.WAPERatio), formatFigure(m.PinballRatio)})
 	}
 
-	_, err := fmt.Fprintf(w, "%s\n\n%s\n", scores.Render(), ratios.Render())
+	_, err := termtext.Fprintf(w, "%s\n\n%s\n", termtext.Trusted(scores.Render()), termtext.Trusted(ratios.Render()))
 	return err
 }
 

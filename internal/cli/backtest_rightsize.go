@@ -14,6 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/metrics/csv"
 	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/rightsize"
@@ -130,12 +131,12 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 	// Series that cannot be scored are notes as long as others can.
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
-			fmt.Fprintln(s.Err, "skipping", strings.TrimSpace(line))
+			termtext.Fprintln(s.Err, "skipping", strings.TrimSpace(line))
 		}
 	}
 
 	if len(report.LeftOut) > 0 {
-		fmt.Fprintln(s.Err, "left out, because some policy requests nothing:", strings.Join(report.LeftOut, ", "))
+		termtext.Fprintln(s.Err, "left out, because some policy requests nothing:", strings.Join(report.LeftOut, ", "))
 	}
 
 	if len(report.Series) == 0 {
@@ -227,7 +228,7 @@ func readSeries(warnings io.Writer, paths []string) ([]requestbacktest.Named, er
 
 		// A directory may have other files, a file that is named must be a series.
 		for _, skip := range skipped {
-			fmt.Fprintln(warnings, skip)
+			termtext.Fprintln(warnings, skip)
 		}
 
 		for _, file := range files {
@@ -265,6 +266,6 @@ func renderRightsizeTable(w io.Writer, report requestbacktest.Report) error {
 		t.AppendRow(row("by size", s))
 	}
 
-	_, err := fmt.Fprintln(w, t.Render())
+	_, err := termtext.Fprintln(w, termtext.Trusted(t.Render()))
 	return err
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/installation"
@@ -83,7 +84,7 @@ func newBundleCommand(s Streams) *cobra.Command {
 
 // writeBundle writes a bundle to a new file that only its owner can read, or to the standard output.
 func writeBundle(ctx context.Context, s Streams, b *bundle, output string) (err error) {
-	out := s.Out
+	out := termtext.Raw(s.Out) // A compressed file is not text.
 	if output != "-" {
 		file, openErr := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if openErr != nil {
@@ -100,7 +101,7 @@ func writeBundle(ctx context.Context, s Streams, b *bundle, output string) (err 
 	}
 
 	if output != "-" {
-		_, err = fmt.Fprintf(s.Out, "wrote %d files to %s; %d could not be read (errors.txt)\n", len(b.files), output, len(b.failed))
+		_, err = termtext.Fprintf(s.Out, "wrote %d files to %s; %d could not be read (errors.txt)\n", len(b.files), output, len(b.failed))
 	}
 
 	return err
@@ -225,11 +226,11 @@ func (b *bundle) addObjects(ctx context.Context, kind bundleKind) {
 			continue
 		}
 
-		fmt.Fprintf(&text, "---\n%s", content)
+		termtext.Fprintf(&text, "---\n%s", termtext.Trusted(content))
 	}
 
 	if list.GetContinue() != "" {
-		fmt.Fprintf(&text, "# only the first %d objects\n", bundleObjects)
+		termtext.Fprintf(&text, "# only the first %d objects\n", bundleObjects)
 	}
 	b.add("objects/"+strings.ToLower(kind.kind)+".yaml", text.Bytes())
 }

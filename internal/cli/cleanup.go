@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/kube/clusteraccess"
 )
 
@@ -128,7 +129,7 @@ func (c nodeCleanup) run(ctx context.Context, names []string) error {
 			text += fmt.Sprintf("%s: CPU quotas that gocrane's agent left may still be there: restart the pods of the node, then remove its annotation %s\n", name, ensurancev1alpha1.AnnotationPredecessor)
 		}
 
-		if _, err := fmt.Fprintf(c.out, "%s: %s", name, text); err != nil {
+		if _, err := termtext.Fprintf(c.out, "%s: %s\n", name, termtext.Trusted(termtext.Indent(text))); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 	}

@@ -10,19 +10,19 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/metrics/progressline"
 )
 
 // painter colors the cells of a table if it is true.
 type painter bool
 
-// ANSI escape sequences.
+// Colors of the cells of a table.
 const (
-	colorLess  = "\x1b[32m" // Green: lower request.
-	colorMore  = "\x1b[33m" // Yellow: higher request.
-	colorFaint = "\x1b[2m"  // Unknown value.
-	colorBold  = "\x1b[1m"
-	colorReset = "\x1b[0m"
+	colorLess  = termtext.Green  // Lower request.
+	colorMore  = termtext.Yellow // Higher request.
+	colorFaint = termtext.Faint  // Unknown value.
+	colorBold  = termtext.Bold
 )
 
 // newPainter enables colors if w is a terminal that supports them and NO_COLOR (see no-color.org) is not set.
@@ -35,10 +35,10 @@ func (p painter) paint(color, text string) string {
 		return text
 	}
 
-	return color + text + colorReset
+	return color + text + termtext.Reset
 }
 
-// row colors changes by their sign.
+// row colors changes by their sign. The text of the cells is escaped already.
 func (p painter) row(header, row table.Row) table.Row {
 	if !p {
 		return row
@@ -55,7 +55,7 @@ func (p painter) row(header, row table.Row) table.Row {
 			cell = p.paint(colorMore, cell)
 		}
 
-		out[i] = cell
+		out[i] = termtext.Styled(cell)
 	}
 
 	return out
@@ -64,7 +64,7 @@ func (p painter) row(header, row table.Row) table.Row {
 func (p painter) footer(row table.Row) table.Row {
 	out := make(table.Row, len(row))
 	for i, cell := range cellTexts(row) {
-		out[i] = p.paint(colorBold, cell)
+		out[i] = termtext.Styled(p.paint(colorBold, cell))
 	}
 
 	return out

@@ -12,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"crane.io/crane/internal/component/documents"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/internal/recommendation/sizereport"
@@ -105,10 +106,10 @@ func (r *costReport) usageCost(s cost.Split) string {
 // notes returns lines about the basis of the figures and excluded pods.
 func (r *costReport) notes() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s for a month of %d hours, at prices of %s (%s).\n", r.Book.Currency, cost.HoursPerMonth, r.Book.Date, r.Book.Source)
+	termtext.Fprintf(&b, "%s for a month of %d hours, at prices of %s (%s).\n", r.Book.Currency, cost.HoursPerMonth, r.Book.Date, r.Book.Source)
 
 	if r.WithUsage {
-		fmt.Fprintf(&b, "Usage is the mean over %s.\n", r.windowText)
+		termtext.Fprintf(&b, "Usage is the mean over %s.\n", r.windowText)
 	} else {
 		b.WriteString("Usage was not read: no Prometheus is set or was discovered.\n")
 	}
@@ -121,13 +122,13 @@ func (r *costReport) notes() string {
 	}
 
 	if r.WithUsage && bill.WithoutUsage > 0 {
-		fmt.Fprintf(&b, "%s without usage data: no cost by usage, cost of the request by max.\n", units.FormatCount(bill.WithoutUsage, "pod"))
+		termtext.Fprintf(&b, "%s without usage data: no cost by usage, cost of the request by max.\n", units.FormatCount(bill.WithoutUsage, "pod"))
 	}
 	if r.Pending > 0 {
-		fmt.Fprintf(&b, "Not counted: %s (not scheduled).\n", units.FormatCount(r.Pending, "pod"))
+		termtext.Fprintf(&b, "Not counted: %s (not scheduled).\n", units.FormatCount(r.Pending, "pod"))
 	}
 	if r.OnUnknownNode > 0 {
-		fmt.Fprintf(&b, "Not counted: %s (on a deleted node).\n", units.FormatCount(r.OnUnknownNode, "pod"))
+		termtext.Fprintf(&b, "Not counted: %s (on a deleted node).\n", units.FormatCount(r.OnUnknownNode, "pod"))
 	}
 
 	for _, line := range r.Sources.Lines() {
@@ -136,7 +137,7 @@ func (r *costReport) notes() string {
 
 	for _, n := range r.Nodes {
 		if n.Note != "" {
-			fmt.Fprintf(&b, "Node %s: %s.\n", n.Node, n.Note)
+			termtext.Fprintf(&b, "Node %s: %s.\n", n.Node, n.Note)
 		}
 	}
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/backend"
 	"crane.io/crane/internal/dashboard/contract"
@@ -166,7 +167,7 @@ func (o *dashboardOptions) run(ctx context.Context, s Streams) error {
 	}, listener.Addr())
 
 	link := server.Link()
-	if _, err := fmt.Fprintf(s.Out, "The dashboard is open at %s\nThe address opens one session. Press Ctrl+C to end it.\n", link); err != nil {
+	if _, err := termtext.Fprintf(s.Out, "The dashboard is open at %s\nThe address opens one session. Press Ctrl+C to end it.\n", link); err != nil {
 		return fmt.Errorf("writing the address: %w", err)
 	}
 
@@ -174,7 +175,7 @@ func (o *dashboardOptions) run(ctx context.Context, s Streams) error {
 	if o.open {
 		remove, err := openSecretLink(ctx, link)
 		if err != nil {
-			fmt.Fprintf(s.Err, "The browser cannot be opened (%v): open the address yourself.\n", err)
+			termtext.Fprintf(s.Err, "The browser cannot be opened (%v): open the address yourself.\n", err)
 		}
 
 		defer remove()

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/backend"
 	"crane.io/crane/internal/dashboard/contract"
@@ -118,7 +119,7 @@ func (o *dashboardServeOptions) run(ctx context.Context, s Streams) error {
 		Audit:    slog.New(slog.NewJSONHandler(s.Err, nil)),
 	}, listener.Addr())
 
-	if _, err := fmt.Fprintf(s.Out, "The dashboard is open at https://%s\n", listener.Addr()); err != nil {
+	if _, err := termtext.Fprintf(s.Out, "The dashboard is open at https://%s\n", listener.Addr()); err != nil {
 		return fmt.Errorf("writing the address: %w", err)
 	}
 

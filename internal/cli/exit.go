@@ -11,6 +11,10 @@ import (
 	"os/signal"
 	"syscall"
 
+	"k8s.io/klog/v2"
+
+	"crane.io/crane/internal/component/logging"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/usererror"
 )
 
@@ -47,6 +51,9 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 
+	// Warnings of the API server are logged.
+	klog.SetLogger(logging.DefaultOptions().New(errOut))
+
 	cmd := NewCommand(Streams{In: in, Out: out, Err: errOut}, args[0])
 	cmd.SetArgs(args[1:])
 
@@ -59,7 +66,7 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 		err = fmt.Errorf("interrupted: %w", err)
 	}
 
-	fmt.Fprintln(errOut, "Error:", err)
+	termtext.PrintError(errOut, "Error", err)
 	return exitCode(err)
 }
 

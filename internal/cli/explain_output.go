@@ -5,7 +5,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/progressline"
@@ -50,7 +50,7 @@ func renderExplain(s Streams, r *report) error {
 		e.writeWorkload(it)
 	}
 
-	if _, err := io.WriteString(s.Out, e.String()); err != nil {
+	if err := termtext.WriteStyled(s.Out, e.String()); err != nil {
 		return fmt.Errorf("writing the explanation: %w", err)
 	}
 
@@ -381,7 +381,9 @@ func shareText(r units.Ratio) string { return fmt.Sprintf("%.1f%%", float64(r)*1
 func minutesText(share units.Ratio) string { return fmt.Sprintf("%.1f", float64(share)*minutesPerDay) }
 
 // writeTitle and writeHeading write bold lines.
-func (e *explainer) writeTitle(text string) { e.WriteString(e.paint.paint(colorBold, text) + "\n") }
+func (e *explainer) writeTitle(text string) {
+	e.WriteString(e.paint.paint(colorBold, termtext.Line(text)) + "\n")
+}
 
 func (e *explainer) writeHeading(text string) {
 	e.WriteString(e.paint.paint(colorBold, strings.TrimSuffix(wrapText("  ", text, e.width), "\n")) + "\n")
@@ -390,13 +392,14 @@ func (e *explainer) writeHeading(text string) {
 // writeText writes text after a mark, wrapped to the width, with further lines indented.
 func (e *explainer) writeText(mark, text string) { e.WriteString(wrapText(mark, text, e.width)) }
 
-// wrapText returns text after a mark, wrapped to columns (0: not wrapped), with further lines indented.
+// wrapText returns text without control characters after a mark, wrapped to columns (0: not wrapped), with further lines indented.
 func wrapText(mark, text string, columns int) string {
 	var b strings.Builder
 	column := len(mark)
 	b.WriteString(mark)
 
 	for i, word := range strings.Fields(text) {
+		word = termtext.Line(word)
 		if i > 0 {
 			if columns > 0 && column+1+len(word) > columns {
 				b.WriteString("\n" + strings.Repeat(" ", len(mark)))

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"crane.io/crane/internal/component/documents"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/metrics/progressline"
@@ -142,12 +143,12 @@ func (o *explainSchedulingOptions) write(w io.Writer, found []nodeload.Explanati
 
 // describe writes one explanation as text.
 func (o *explainSchedulingOptions) describe(out *strings.Builder, e *nodeload.Explanation) {
-	fmt.Fprintf(out, "Pod %s: %s at %s by profile %s, strategy %s\n", e.Pod, e.Outcome, e.Time.Format("2006-01-02 15:04:05Z"), e.Profile, e.Strategy)
-	fmt.Fprintf(out, "Expected usage: %dm CPU and %.1f MiB memory, from its %s\n", e.CPU, float64(e.Memory)/(1<<20), schedulerclient.BasisText(e.Basis))
-	fmt.Fprintf(out, "Nodes: %d with fresh load, %d with stale load, %d without load; %d not evaluated\n", e.Fresh, e.Stale, e.Absent, e.NotAsked)
+	termtext.Fprintf(out, "Pod %s: %s at %s by profile %s, strategy %s\n", e.Pod, e.Outcome, e.Time.Format("2006-01-02 15:04:05Z"), e.Profile, e.Strategy)
+	termtext.Fprintf(out, "Expected usage: %dm CPU and %.1f MiB memory, from its %s\n", e.CPU, float64(e.Memory)/(1<<20), schedulerclient.BasisText(e.Basis))
+	termtext.Fprintf(out, "Nodes: %d with fresh load, %d with stale load, %d without load; %d not evaluated\n", e.Fresh, e.Stale, e.Absent, e.NotAsked)
 
 	if len(e.LeftOut) > 0 {
-		fmt.Fprintf(out, "Ignored metrics, reported by too few nodes: %s\n", strings.Join(e.LeftOut, ", "))
+		termtext.Fprintf(out, "Ignored metrics, reported by too few nodes: %s\n", strings.Join(e.LeftOut, ", "))
 	}
 	if e.Abstains {
 		out.WriteString("The plugin abstained: too few nodes report their load\n")
@@ -187,7 +188,7 @@ func (o *explainSchedulingOptions) describe(out *strings.Builder, e *nodeload.Ex
 	// Hidden rows are counted by verdict, so that the reader knows what is missing.
 	for _, verdict := range []nodeload.Verdict{nodeload.Scored, nodeload.Passed, nodeload.Closed} {
 		if n := hidden[verdict]; n > 0 {
-			fmt.Fprintf(out, "... and %d more that are %s (--rows 0 shows all)\n", n, verdict)
+			termtext.Fprintf(out, "... and %d more that are %s (--rows 0 shows all)\n", n, verdict)
 		}
 	}
 

@@ -6,13 +6,13 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/workloadname"
@@ -100,6 +100,6 @@ func renderSizeSources(w io.Writer, found sizesources.Sources) error {
 		t.AppendRow(table.Row{s.Source, cmp.Or(s.CPU, emptyCell), cmp.Or(s.Memory, emptyCell), cmp.Or(s.Replicas, emptyCell), acts, s.Why})
 	}
 
-	_, err := fmt.Fprintf(w, "%s\n\n%s\n", found.Workload, t.Render())
+	_, err := termtext.Fprintf(w, "%s\n\n%s\n", found.Workload, termtext.Trusted(t.Render()))
 	return err
 }

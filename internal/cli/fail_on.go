@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/units"
 )
@@ -107,7 +108,7 @@ func (r *report) failOn(w io.Writer, rules []failRule) error {
 					violations++
 
 					if violations <= maxListed {
-						fmt.Fprintf(w, "%s, container %s: %s (--fail-on %s)\n", it.Workload.Ref, c.Container, text, rule.text)
+						termtext.Fprintf(w, "%s, container %s: %s (--fail-on %s)\n", it.Workload.Ref, c.Container, text, rule.text)
 					}
 				}
 			}
@@ -119,7 +120,7 @@ func (r *report) failOn(w io.Writer, rules []failRule) error {
 	}
 
 	if violations > maxListed {
-		fmt.Fprintf(w, "... and %d more\n", violations-maxListed)
+		termtext.Fprintf(w, "... and %d more\n", violations-maxListed)
 	}
 
 	return &exitError{code: exitFailOn, err: fmt.Errorf("%s outside the limits of --fail-on", units.FormatCount(violations, "request"))}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/historyserver"
 	"crane.io/crane/internal/metrics/progressline"
@@ -156,7 +157,7 @@ func (o *forecastOptions) run(ctx context.Context, s Streams) error {
 			return usageError(fmt.Errorf("--horizon %s for %s: %w", o.horizon, named.Name, err))
 		}
 		if err != nil {
-			fmt.Fprintf(progress, "skipping %s: %v\n", named.Name, err)
+			termtext.Fprintf(progress, "skipping %s: %v\n", named.Name, err)
 			continue
 		}
 

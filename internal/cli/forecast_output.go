@@ -14,6 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"crane.io/crane/internal/component/documents"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/units"
@@ -69,7 +70,7 @@ func (f seriesForecast) headline() string {
 		parts = append(parts, fmt.Sprintf("skill %.2f over %s", f.forecast.Skill, units.FormatCount(f.forecast.Origins, "origin")))
 	}
 
-	text := f.name + "\n" + strings.Join(parts, "; ") + "\n"
+	text := termtext.Line(f.name) + "\n" + strings.Join(parts, "; ") + "\n"
 	if f.forecast.Reason != "" {
 		text += "reason: " + f.forecast.Reason + "\n"
 	}

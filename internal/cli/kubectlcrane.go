@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/kube/clusteraccess"
 )
@@ -124,11 +125,11 @@ func listRecommendations(ctx context.Context, s Streams, f *kubectlCraneFlags, s
 		}
 	}
 
-	return printLine(s, t.Render())
+	return printLine(s, termtext.Trusted(t.Render()))
 }
 
-func printLine(s Streams, line string) error {
-	if _, err := fmt.Fprintln(s.Out, line); err != nil {
+func printLine(s Streams, line any) error {
+	if _, err := termtext.Fprintln(s.Out, line); err != nil {
 		return fmt.Errorf("writing the output: %w", err)
 	}
 
@@ -264,7 +265,7 @@ func newRuleListVerb(s Streams) *cobra.Command {
 			t.AppendRow(table.Row{rule.Name, strings.Join(recommenders, ","), strings.Join(targets, ","), namespaces, rule.Spec.RunInterval, rule.CreationTimestamp.UTC().Format(time.RFC3339)})
 		}
 
-		return printLine(s, t.Render())
+		return printLine(s, termtext.Trusted(t.Render()))
 	})
 
 	f.addFlags(cmd.Flags(), "ignored: rules belong to no namespace")

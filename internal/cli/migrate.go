@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/internal/component/documents"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/migrate"
 )
@@ -183,10 +184,10 @@ without tokens of ServiceAccounts.`,
 				return err
 			}
 
-			_, err = fmt.Fprintf(s.Out, "%d objects in %s/backup, %d of them for another cluster in %s/import\n", written.Backup, args[0], written.Import, args[0])
+			_, err = termtext.Fprintf(s.Out, "%d objects in %s/backup, %d of them for another cluster in %s/import\n", written.Backup, args[0], written.Import, args[0])
 			for _, name := range written.Held {
 				if err == nil {
-					_, err = fmt.Fprintf(s.Out, "%s is Off in %s/import: gocrane ignored its mode, Crane acts on it; --evpa=act keeps it\n", name, args[0])
+					_, err = termtext.Fprintf(s.Out, "%s is Off in %s/import: gocrane ignored its mode, Crane acts on it; --evpa=act keeps it\n", name, args[0])
 				}
 			}
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/component/documents"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/manifest"
@@ -72,7 +73,7 @@ func (o *migrateOptions) migration(s Streams) (*migrate.Migration, []*migrate.Ob
 		StateFile:     o.stateFile,
 		Namespaces:    o.namespaces,
 		Timeout:       o.timeout,
-		Log:           func(format string, args ...any) { fmt.Fprintf(s.Err, format+"\n", args...) },
+		Log:           func(format string, args ...any) { termtext.Fprintf(s.Err, format+"\n", args...) },
 	}
 
 	// Without a file, the built-in manifests are installed.
@@ -152,31 +153,31 @@ func renderMigratePlan(s Streams, plan *migrate.Plan, output string) error {
 			pause = ", after a pause"
 		}
 
-		if _, err := fmt.Fprintf(s.Out, "%d. %s (%s%s): %s\n", n+1, step.Name, step.State, pause, step.Purpose); err != nil {
+		if _, err := termtext.Fprintf(s.Out, "%d. %s (%s%s): %s\n", n+1, step.Name, step.State, pause, step.Purpose); err != nil {
 			return fmt.Errorf("writing the plan: %w", err)
 		}
 
 		for _, op := range firstNames(step.Operations) {
-			if _, err := fmt.Fprintf(s.Out, "   - %s\n", op); err != nil {
+			if _, err := termtext.Fprintf(s.Out, "   - %s\n", op); err != nil {
 				return fmt.Errorf("writing the plan: %w", err)
 			}
 		}
 	}
 
 	for _, f := range plan.Findings {
-		if _, err := fmt.Fprintf(s.Out, "%s %s: %s\n", f.Severity, f.Reason, f.Message); err != nil {
+		if _, err := termtext.Fprintf(s.Out, "%s %s: %s\n", f.Severity, f.Reason, f.Message); err != nil {
 			return fmt.Errorf("writing the plan: %w", err)
 		}
 
 		for _, object := range f.Objects {
-			if _, err := fmt.Fprintf(s.Out, "   - %s\n", object); err != nil {
+			if _, err := termtext.Fprintf(s.Out, "   - %s\n", object); err != nil {
 				return fmt.Errorf("writing the plan: %w", err)
 			}
 		}
 	}
 
 	for _, dropped := range plan.Settings.Dropped {
-		if _, err := fmt.Fprintln(s.Out, "without counterpart:", dropped); err != nil {
+		if _, err := termtext.Fprintln(s.Out, "without counterpart:", dropped); err != nil {
 			return fmt.Errorf("writing the plan: %w", err)
 		}
 	}
@@ -271,12 +272,12 @@ func printMigrateStatus(ctx context.Context, s Streams, m *migrate.Migration, ou
 	}
 
 	if unverified != nil {
-		fmt.Fprintf(s.Err, "the recorded migration is not verified: %v\n", unverified)
+		termtext.Fprintf(s.Err, "the recorded migration is not verified: %v\n", unverified)
 	}
 
 	nodes, nodesErr := migrate.NodesWithQuotas(ctx, m.Client)
 	if nodesErr != nil {
-		fmt.Fprintf(s.Err, "nodes with CPU quotas of gocrane's agent are not known: %v\n", nodesErr)
+		termtext.Fprintf(s.Err, "nodes with CPU quotas of gocrane's agent are not known: %v\n", nodesErr)
 	}
 
 	switch {
@@ -320,7 +321,7 @@ func printMigrateSteps(w io.Writer, j *migrate.Journal) error {
 		what = "removal of Crane"
 	}
 
-	_, err := fmt.Fprintf(w, "%s of %s: %s\n%s\n", what, j.Started.Format(time.RFC3339), j.Phase, t.Render())
+	_, err := termtext.Fprintf(w, "%s of %s: %s\n%s\n", what, j.Started.Format(time.RFC3339), j.Phase, termtext.Trusted(t.Render()))
 	return err
 }
 

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/recommendation/savingsrecord"
 	"crane.io/crane/pkg/savings"
@@ -101,7 +102,7 @@ func (o *reportOptions) run(ctx context.Context, s Streams, now time.Time) error
 		return err
 	}
 
-	r, err := o.read(ctx, c, month, func(warning error) { fmt.Fprintf(s.Err, "Warning: %v\n", warning) })
+	r, err := o.read(ctx, c, month, func(warning error) { termtext.Fprintf(s.Err, "Warning: %v\n", warning) })
 	if err != nil {
 		return err
 	}

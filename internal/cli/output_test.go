@@ -20,6 +20,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"sigs.k8s.io/yaml"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/recommendation/sizereport"
@@ -345,8 +346,8 @@ func TestColors(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(painted.String(), colorLess+"-50%"+colorReset) ||
-		!strings.Contains(painted.String(), colorMore+"+50%"+colorReset) {
+	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(painted.String(), colorLess+"-50%"+termtext.Reset) ||
+		!strings.Contains(painted.String(), colorMore+"+50%"+termtext.Reset) {
 		t.Errorf("plain:\n%q\npainted:\n%q, want more and less in their colors", plain.String(), painted.String())
 	}
 	if text.StripEscape(painted.String()) != plain.String() {

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/pause"
 )
@@ -74,7 +75,7 @@ func setPaused(ctx context.Context, out io.Writer, clients kubernetes.Interface,
 		text = "Crane writes again"
 	}
 
-	if _, err := fmt.Fprintf(out, "%s (ConfigMap %s/%s)\n", text, namespace, pause.ConfigMapName); err != nil {
+	if _, err := termtext.Fprintf(out, "%s (ConfigMap %s/%s)\n", text, namespace, pause.ConfigMapName); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
 

@@ -11,11 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/kube/workloadname"
 )
 
-// Streams are the standard streams of a command.
+// Streams are the standard streams of a command. NewCommand replaces the outputs by writers that escape control characters.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -24,6 +25,9 @@ type Streams struct {
 // NewCommand returns the root command. If called, the path of the program, starts with kubectl-, help and examples
 // show `kubectl crane`.
 func NewCommand(s Streams, called string) *cobra.Command {
+	s.Out = termtext.NewWriter(s.Out)
+	s.Err = termtext.NewWriter(s.Err)
+
 	cmd := &cobra.Command{
 		Use:           "crane",
 		Short:         "Lower the cost of a Kubernetes cluster: size workloads from measured usage, scale ahead of load, explain each decision",
@@ -87,7 +91,7 @@ func newVersionCommand(s Streams) *cobra.Command {
 		Short: "Print the version",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if _, err := fmt.Fprintln(s.Out, "crane", version.Long()); err != nil {
+			if _, err := termtext.Fprintln(s.Out, "crane", version.Long()); err != nil {
 				return fmt.Errorf("writing the version: %w", err)
 			}
 

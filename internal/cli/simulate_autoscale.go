@@ -11,6 +11,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/scaling"
 	"crane.io/crane/pkg/scaling/replay"
@@ -144,7 +145,7 @@ func (o *simulateAutoscaleOptions) run(s Streams) error {
 	progress.Stop()
 
 	for _, err := range skipped {
-		fmt.Fprintln(s.Err, "skipping", err)
+		termtext.Fprintln(s.Err, "skipping", err)
 	}
 
 	if len(results) == 0 {
@@ -171,7 +172,7 @@ func renderAutoscaleTable(w io.Writer, report replay.Report) error {
 		})
 	}
 
-	_, err := fmt.Fprintf(w, "%s\n\n%s\n", cases.Render(), totals.Render())
+	_, err := termtext.Fprintf(w, "%s\n\n%s\n", termtext.Trusted(cases.Render()), termtext.Trusted(totals.Render()))
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/progressline"
@@ -62,7 +63,7 @@ func writeTable(w io.Writer, r *report, columns int, paint painter) error {
 		text.WriteString(wrapText("", line, columns))
 	}
 
-	if _, err := io.WriteString(w, text.String()); err != nil {
+	if err := termtext.WriteStyled(w, text.String()); err != nil {
 		return fmt.Errorf("writing the table: %w", err)
 	}
 

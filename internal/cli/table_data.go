@@ -10,6 +10,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/kube/workloadname"
 	"crane.io/crane/internal/metrics"
 )
@@ -34,10 +35,23 @@ const (
 type rowReport struct{ *report }
 
 func (r rowReport) data() tableData {
+	s := r.containerData()
 	if r.groupBy != "" {
-		return r.groupData()
+		s = r.groupData()
 	}
 
+	// Names are text from outside; a control character would also break the columns and the lines of the rows.
+	for _, row := range append(s.rows, s.footer, s.header) {
+		for i, cell := range row {
+			row[i] = termtext.Value(cell)
+		}
+	}
+
+	return s
+}
+
+// containerData returns one row per container.
+func (r rowReport) containerData() tableData {
 	s := tableData{header: table.Row{"NAMESPACE", "WORKLOAD", "CONTAINER"}}
 	if r.FromFiles() {
 		s.header = table.Row{"SERIES"}

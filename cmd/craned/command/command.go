@@ -5,12 +5,12 @@
 package command
 
 import (
-	"fmt"
 	"os"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"crane.io/crane/internal/component/filesize"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/craned"
 	"crane.io/crane/pkg/recommend"
 )
@@ -20,7 +20,7 @@ import (
 func Run(additional ...recommend.Recommender) int {
 	filesize.IgnoreSignal()
 	if err := craned.NewCommand(additional...).ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "craned:", err)
+		termtext.PrintError(os.Stderr, "craned", err)
 		return 1
 	}
 

@@ -15,6 +15,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/component/termtext"
 )
 
 // Reader previews adoptions with the settings and the records of the running craned.
@@ -31,7 +32,7 @@ type Reader struct {
 
 // notef prints a line about something that cannot be read.
 func (r Reader) notef(format string, args ...any) {
-	fmt.Fprintf(r.Notes, format+"\n", args...)
+	termtext.Fprintf(r.Notes, format+"\n", args...)
 }
 
 // Preview computes the next requests of each selected Recommendation; all are those of the namespace.

@@ -11,6 +11,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"crane.io/crane/internal/component/termtext"
 )
 
 const (
@@ -48,8 +50,9 @@ func (o Options) Validate() field.ErrorList {
 	return errs
 }
 
-// New returns a logger that writes to w. Verbosity n of logr is level -n of slog.
+// New returns a logger that writes to w without characters that control a terminal. Verbosity n of logr is level -n of slog.
 func (o Options) New(w io.Writer) logr.Logger {
+	w = termtext.NewWriter(w) // JSON may have such characters in strings.
 	opts := &slog.HandlerOptions{Level: slog.Level(-o.Verbosity)}
 	var handler slog.Handler = slog.NewTextHandler(w, opts)
 	if o.Format == formatJSON {

@@ -3,13 +3,18 @@
 
 package texttable
 
-import "strings"
+import (
+	"strings"
 
-// EscapeFormula prefixes text that a spreadsheet would evaluate as a formula, because names are untrusted input.
+	"crane.io/crane/internal/component/termtext"
+)
+
+// EscapeFormula escapes control characters, and prefixes text that a spreadsheet would evaluate as a formula, because names are
+// untrusted input.
 func EscapeFormula(s string) string {
 	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return "'" + s
+		return "'" + termtext.Line(s)
 	}
 
-	return s
+	return termtext.Line(s)
 }

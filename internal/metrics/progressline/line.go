@@ -7,13 +7,12 @@ package progressline
 import (
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/term"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/metrics"
 )
 
@@ -105,14 +104,14 @@ func (l *Line) printLine() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	fmt.Fprintln(l.out, l.status())
+	termtext.Fprintln(l.out, l.status())
 }
 
 func (l *Line) draw() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	line := l.status()
+	line := termtext.Line(l.status())
 	l.erase()
 
 	if columns := TerminalWidth(l.out); columns > 0 && len(line) >= columns {
@@ -126,7 +125,7 @@ func (l *Line) draw() {
 // erase clears the status line. The caller holds mu.
 func (l *Line) erase() {
 	if l.width > 0 {
-		fmt.Fprint(l.out, "\r", strings.Repeat(" ", l.width), "\r")
+		termtext.EraseLine(l.out, l.width)
 		l.width = 0
 	}
 }
@@ -148,15 +147,18 @@ func (l *Line) Write(b []byte) (int, error) {
 	return l.out.Write(b)
 }
 
+// file is an os.File, or a writer to one.
+type file interface{ Fd() uintptr }
+
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := w.(file)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // TerminalWidth returns the width of the terminal in columns, or 0 if w is not a terminal.
 func TerminalWidth(w io.Writer) int {
-	f, ok := w.(*os.File)
+	f, ok := w.(file)
 	if !ok {
 		return 0
 	}

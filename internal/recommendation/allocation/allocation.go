@@ -11,6 +11,7 @@ import (
 	"io"
 	"time"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/clusterstate"
@@ -77,7 +78,7 @@ func (a *Allocator) Allocate(ctx context.Context) (*Report, error) {
 	progress := progressline.New(a.Output, "listing nodes and pods", source.Stats)
 	defer progress.Stop()
 
-	state := clusterstate.New(a.Kubernetes, nil, source, a.Prometheus.Name(), func(text string) { fmt.Fprintln(progress, text) })
+	state := clusterstate.New(a.Kubernetes, nil, source, a.Prometheus.Name(), func(text string) { termtext.Fprintln(progress, text) })
 	cluster, err := state.Cluster(ctx, a.Prices.LabelKeys())
 	if err != nil {
 		return nil, err
@@ -101,14 +102,14 @@ func (a *Allocator) Allocate(ctx context.Context) (*Report, error) {
 // if none is discovered, because costs by request do not require usage.
 func (a *Allocator) openOptionalPrometheus(ctx context.Context) (*prometheus.Source, error) {
 	named := a.Prometheus.Address != "" || a.Prometheus.Service != ""
-	err := a.Prometheus.Discover(ctx, a.Kubernetes, func(text string) { fmt.Fprintln(a.Output, text) })
+	err := a.Prometheus.Discover(ctx, a.Kubernetes, func(text string) { termtext.Fprintln(a.Output, text) })
 	switch {
 	case err == nil:
 		return a.Prometheus.Open()
 	case named || ctx.Err() != nil:
 		return nil, err
 	case !errors.Is(err, clusteraccess.ErrNoKubeconfig):
-		fmt.Fprintf(a.Output, "Warning: %v; usage is not counted\n", err)
+		termtext.Fprintf(a.Output, "Warning: %v; usage is not counted\n", err)
 	}
 
 	return nil, nil

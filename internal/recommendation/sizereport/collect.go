@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
@@ -77,7 +78,7 @@ func (c *Collector) now() time.Time {
 
 // collectFromPrometheus reads workloads and history and computes the recommendations.
 func (c *Collector) collectFromPrometheus(ctx context.Context) (*Report, error) {
-	if err := c.Prometheus.Discover(ctx, c.Kubernetes, func(text string) { fmt.Fprintln(c.Output, text) }); err != nil {
+	if err := c.Prometheus.Discover(ctx, c.Kubernetes, func(text string) { termtext.Fprintln(c.Output, text) }); err != nil {
 		return nil, err
 	}
 
@@ -94,7 +95,7 @@ func (c *Collector) collectFromPrometheus(ctx context.Context) (*Report, error) 
 	}
 
 	progress.SetPhase("listing workloads")
-	state := clusterstate.New(c.Kubernetes, c.Namespaces, source, c.Prometheus.Name(), func(text string) { fmt.Fprintln(progress, text) })
+	state := clusterstate.New(c.Kubernetes, c.Namespaces, source, c.Prometheus.Name(), func(text string) { termtext.Fprintln(progress, text) })
 	workloads, err := state.Workloads(ctx)
 	if err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func (c *Collector) collectFromPrometheus(ctx context.Context) (*Report, error) 
 	}
 
 	for _, d := range deserted {
-		fmt.Fprintln(progress, "Warning: "+d)
+		termtext.Fprintln(progress, "Warning: "+d)
 	}
 
 	// Without current requests there is nothing to compare with.
@@ -191,12 +192,12 @@ func (c *Collector) compute(
 func (c *Collector) collectUsage(
 	ctx context.Context, source *prometheus.Source, progress *progressline.Line, req profile.Request,
 ) (*profile.Usage, error) {
-	note := func(text string) { fmt.Fprintln(progress, "Warning: "+text) }
+	note := func(text string) { termtext.Fprintln(progress, "Warning: "+text) }
 	cache := c.Cache.Open(note)
 	usage, err := profile.Collect(ctx, profile.Source{Capabilities: source.Capabilities(), Cache: cache}, req)
 
 	if cache != nil && ctx.Err() != nil {
-		fmt.Fprintln(progress, "Finished days are cached in "+cache.Dir+"; the next run continues from them.")
+		termtext.Fprintln(progress, "Finished days are cached in "+cache.Dir+"; the next run continues from them.")
 	}
 
 	if cache != nil {
@@ -220,7 +221,7 @@ func (c *Collector) probe(ctx context.Context, source *prometheus.Source, progre
 	}
 
 	for _, w := range found.Warnings {
-		fmt.Fprintln(progress, "Warning: "+w)
+		termtext.Fprintln(progress, "Warning: "+w)
 	}
 
 	missing, none := historyserver.MissingRequired(found)
@@ -229,7 +230,7 @@ func (c *Collector) probe(ctx context.Context, source *prometheus.Source, progre
 	}
 
 	for _, m := range missing {
-		fmt.Fprintln(progress, "Warning: missing "+m)
+		termtext.Fprintln(progress, "Warning: missing "+m)
 	}
 
 	return nil
@@ -243,7 +244,7 @@ func (c *Collector) collectFromFiles(ctx context.Context) (*Report, error) {
 
 	files, skipped, err := csv.ReadDir(c.From)
 	for _, f := range skipped {
-		fmt.Fprintln(progress, f)
+		termtext.Fprintln(progress, f)
 	}
 
 	if err != nil {

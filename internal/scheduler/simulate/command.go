@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/scheduler/simulate/simscenario"
 	"crane.io/crane/internal/scheduler/simulate/summary"
 )
@@ -81,8 +82,9 @@ func NewCommand() *cobra.Command {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 
+			out := termtext.NewWriter(cmd.OutOrStdout())
 			if o.Herd {
-				return herd(ctx, o, cmd.OutOrStdout())
+				return herd(ctx, o, out)
 			}
 
 			progress := cmd.ErrOrStderr()
@@ -95,7 +97,7 @@ func NewCommand() *cobra.Command {
 				return err
 			}
 
-			return report.Write(cmd.OutOrStdout(), o.Output)
+			return report.Write(out, o.Output)
 		},
 	}
 
