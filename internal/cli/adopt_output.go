@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/component/documents"
+	"crane.io/crane/internal/component/termtext"
 )
 
 // adoptPreview is the preview of one Recommendation.
@@ -93,7 +93,7 @@ func writePreviews(w io.Writer, output string, previews []targetsnapshot.Preview
 		err = documents.WriteJSON(&out, map[string]any{"adoptions": views})
 	case outputYAML:
 		var raw []byte
-		raw, err = yaml.Marshal(map[string]any{"adoptions": views})
+		raw, err = documents.YAML(map[string]any{"adoptions": views})
 		out.Write(raw)
 	default:
 		for _, v := range views {
@@ -114,17 +114,17 @@ func writePreviews(w io.Writer, output string, previews []targetsnapshot.Preview
 
 // describe writes the preview as text, one request per line with its reason.
 func (v adoptPreview) describe(out *strings.Builder) error {
-	fmt.Fprintf(out, "%s for %s (%s)", v.Recommendation, v.Target, v.Type)
+	termtext.Fprintf(out, "%s for %s (%s)", v.Recommendation, v.Target, v.Type)
 	if v.Phase != "" {
-		fmt.Fprintf(out, ", %s", v.Phase)
+		termtext.Fprintf(out, ", %s", v.Phase)
 	}
 	if text := cmp.Or(v.Refused, v.Message); text != "" {
-		fmt.Fprintf(out, ": %s", text)
+		termtext.Fprintf(out, ": %s", text)
 	}
 
 	out.WriteString("\n")
 	for _, r := range v.Remarks {
-		fmt.Fprintf(out, "  ! %s\n", r)
+		termtext.Fprintf(out, "  ! %s\n", r)
 	}
 
 	// Requests are numbered, because craned sends them in this order.
@@ -139,7 +139,7 @@ func (v adoptPreview) describe(out *strings.Builder) error {
 			method += " (forced)"
 		}
 
-		fmt.Fprintf(out, "  %d. %s, %s as %s: %s\n     %s\n", i+1, r.Object, method, r.FieldManager, r.Why, body)
+		termtext.Fprintf(out, "  %d. %s, %s as %s: %s\n     %s\n", i+1, r.Object, method, r.FieldManager, r.Why, body)
 	}
 
 	if len(v.Requests) == 0 {

@@ -20,6 +20,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"crane.io/crane/internal/component/documents"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/metrics/progressline"
 	"crane.io/crane/pkg/savings"
@@ -108,7 +109,7 @@ func renderReportTable(w io.Writer, r *monthlyReport) error {
 
 		t.AppendFooter(toRow(data.Footer))
 		t.SetColumnConfigs(columnConfigs(append(toRow(data.Header), ""), 1, maxNoteWidth)[:len(data.Header)])
-		text.WriteString("\n" + data.Currency + "\n" + t.Render() + "\n")
+		text.WriteString("\n" + termtext.Line(data.Currency) + "\n" + t.Render() + "\n")
 	}
 
 	text.WriteString("\n")
@@ -131,16 +132,16 @@ func toRow(cells []string) table.Row {
 
 func renderReportMarkdown(w io.Writer, r *monthlyReport) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n", r.title())
+	termtext.Fprintf(&b, "# %s\n", documents.MarkdownText(r.title()))
 	line := func(cells []string, mark string) {
 		for _, cell := range cells {
-			b.WriteString("| " + mark + markdownText(cell) + mark + " ")
+			b.WriteString("| " + mark + documents.MarkdownText(cell) + mark + " ")
 		}
 		b.WriteString("|\n")
 	}
 
 	for _, data := range r.tables() {
-		fmt.Fprintf(&b, "\n%s\n\n", markdownText(data.Currency))
+		termtext.Fprintf(&b, "\n%s\n\n", documents.MarkdownParagraph(data.Currency))
 		line(data.Header, "")
 		b.WriteString("| --- " + strings.Repeat("| ---: ", len(data.Header)-1) + "|\n")
 
@@ -152,7 +153,7 @@ func renderReportMarkdown(w io.Writer, r *monthlyReport) error {
 
 	b.WriteString("\n")
 	for _, note := range r.notes() {
-		fmt.Fprintf(&b, "- %s\n", markdownText(note))
+		termtext.Fprintf(&b, "- %s\n", documents.MarkdownParagraph(note))
 	}
 
 	_, err := io.WriteString(w, b.String())

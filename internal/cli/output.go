@@ -9,8 +9,6 @@ import (
 	"io"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"crane.io/crane/internal/component/documents"
 	"crane.io/crane/internal/recommendation/requestpatch"
 	"crane.io/crane/internal/recommendation/sizereport"
@@ -82,7 +80,7 @@ func renderYAML(w io.Writer, r *report) error {
 	workloads := out.Workloads
 
 	out.Workloads = []jsonWorkload{}
-	head, err := yaml.Marshal(out)
+	head, err := documents.YAML(out)
 	if err != nil {
 		return fmt.Errorf("encoding YAML: %w", err)
 	}

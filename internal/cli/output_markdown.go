@@ -9,18 +9,20 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
+	"crane.io/crane/internal/component/documents"
 )
 
 // renderMarkdown writes the table in GitHub Flavored Markdown, for example for a pull request.
 func renderMarkdown(w io.Writer, r *report) error {
 	s := rowReport{r}.data()
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Recommended requests\n\n%s\n\n", markdownText(r.Subtitle()))
+	fmt.Fprintf(&b, "# Recommended requests\n\n%s\n\n", documents.MarkdownParagraph(r.Subtitle()))
 
 	line := func(row table.Row, mark string) {
 		b.WriteString("|")
 		for _, cell := range cellTexts(row) {
-			if cell = markdownText(cell); cell != "" {
+			if cell = documents.MarkdownText(cell); cell != "" {
 				cell = " " + mark + cell + mark
 			}
 			b.WriteString(cell + " |")
@@ -49,11 +51,11 @@ func renderMarkdown(w io.Writer, r *report) error {
 		line(s.footer, "**")
 	}
 	if r.Prices != nil {
-		fmt.Fprintf(&b, "\n%s\n", markdownText(r.Prices.Description()))
+		fmt.Fprintf(&b, "\n%s\n", documents.MarkdownParagraph(r.Prices.Description()))
 	}
 
 	for _, text := range r.Sources.Lines() {
-		fmt.Fprintf(&b, "\n%s\n", markdownText(text))
+		fmt.Fprintf(&b, "\n%s\n", documents.MarkdownParagraph(text))
 	}
 
 	if _, err := io.WriteString(w, b.String()); err != nil {
@@ -61,27 +63,4 @@ func renderMarkdown(w io.Writer, r *report) error {
 	}
 
 	return nil
-}
-
-// markdownText escapes Markdown and HTML markup.
-func markdownText(s string) string {
-	var b strings.Builder
-	for _, c := range s {
-		switch {
-		case c == '\n' || c == '\r':
-			b.WriteByte(' ')
-		case c == '<':
-			b.WriteString("&lt;")
-		case c == '&':
-			b.WriteString("&amp;")
-
-		case strings.ContainsRune("\\`*_[]|~", c):
-			b.WriteByte('\\')
-			b.WriteRune(c)
-		default:
-			b.WriteRune(c)
-		}
-	}
-
-	return b.String()
 }

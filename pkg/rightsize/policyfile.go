@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -28,6 +29,9 @@ type policySetFile struct {
 		Policy json.RawMessage `json:"policy"`
 	} `json:"rules"`
 }
+
+// policyName matches names of policies, which are written into tables, comments and Markdown.
+var policyName = regexp.MustCompile(`^[\pL\pN][\pL\pN\pM _.,:;()/%+-]{0,99}$`)
 
 // decode reads a document into the struct that f is part of.
 func (f *policyFile) decode(data []byte, document any) (errs settings.Errors) {
@@ -56,6 +60,7 @@ func (f *policyFile) decode(data []byte, document any) (errs settings.Errors) {
 
 	errs = settings.Decode(data, document)
 	errs.Check(f.Name != "" || len(errs) > 0, "name", "", "must be given: it is shown with each recommendation")
+	errs.Check(f.Name == "" || policyName.MatchString(f.Name), "name", f.Name, "must be at most 100 letters, digits, spaces and _.,:;()/%+-, and begin with a letter or digit")
 
 	if len(errs) == 0 {
 		errs = f.problems()

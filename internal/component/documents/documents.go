@@ -9,8 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-
-	"sigs.k8s.io/yaml"
 )
 
 // WriteJSON writes value as indented JSON.
@@ -43,9 +41,9 @@ func IndentJSON(prefix string, value any) ([]byte, error) {
 
 // WriteYAML writes head and then content as YAML.
 func WriteYAML(w io.Writer, head string, content any) error {
-	text, err := yaml.Marshal(content)
+	text, err := YAML(content)
 	if err != nil {
-		return fmt.Errorf("encoding YAML: %w", err)
+		return err
 	}
 
 	if _, err := io.WriteString(w, head+string(text)); err != nil {

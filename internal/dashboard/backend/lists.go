@@ -11,10 +11,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/component/documents"
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
 )
@@ -63,7 +63,7 @@ func (v *ruleView) readRules(ctx context.Context) (*contract.RuleList, error) {
 		rule := &list.Items[i]
 		// The YAML is what a user would write: without status and managed fields.
 		rule.ManagedFields = nil
-		text, err := yaml.Marshal(map[string]any{
+		text, err := documents.YAML(map[string]any{
 			"apiVersion": analysisv1alpha1.GroupVersion.String(), "kind": "RecommendationRule", "metadata": map[string]any{"name": rule.Name}, "spec": rule.Spec,
 		})
 		if err != nil {

@@ -18,11 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/adoptionpreview"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/component/documents"
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
@@ -185,7 +185,7 @@ func (v *actionView) previewAdoption(ctx context.Context, c client.Client, rec *
 		result.Message = p.Plan.Summary
 		result.Remarks = append(result.Remarks, p.Plan.Remarks...)
 		for _, r := range p.Requests {
-			body, err := yaml.Marshal(r.Body.Object)
+			body, err := documents.YAML(r.Body.Object)
 			if err != nil {
 				return fmt.Errorf("encoding a request: %w", err)
 			}

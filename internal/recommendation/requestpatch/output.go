@@ -11,16 +11,16 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"crane.io/crane/internal/component/documents"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/recommendation/sizereport"
 )
 
 // patchHeader returns the comment on the first line.
 func patchHeader(r *sizereport.Report) string {
-	return "# Recommended by crane: " + r.Subtitle() + "\n"
+	return documents.Comment("Recommended by crane: " + r.Subtitle())
 }
 
 // kustomizePatch is an entry of the patches of a kustomization.
@@ -63,14 +63,14 @@ func WriteKustomize(out, notes io.Writer, r *sizereport.Report) error {
 			if p.custom {
 				operations := p.operations()
 				if operations == nil {
-					fmt.Fprintln(notes, p.orderUnknownMessage())
+					termtext.Fprintln(notes, p.orderUnknownMessage())
 					continue
 				}
 
 				content = operations
 			}
 
-			text, err := yaml.Marshal(content)
+			text, err := documents.YAML(content)
 			if err != nil {
 				return fmt.Errorf("encoding the patch of %s: %w", p.item.Workload.Ref, err)
 			}
@@ -90,13 +90,13 @@ func WriteStrategicMerge(out, notes io.Writer, r *sizereport.Report) error {
 		head := patchHeader(r)
 		for _, p := range patches {
 			if p.custom {
-				fmt.Fprintf(notes, "%s is skipped: a strategic merge replaces the whole list of containers of a custom kind; use --output %s or %s\n",
+				termtext.Fprintf(notes, "%s is skipped: a strategic merge replaces the whole list of containers of a custom kind; use --output %s or %s\n",
 					p.item.Workload.Ref, JSONPatch, Kustomize)
 				continue
 			}
 
 			if p.removesLimit() {
-				fmt.Fprintf(notes, "%s: a limit is removed, which kubectl patch and kustomize support and kubectl apply --server-side rejects\n", p.item.Workload.Ref)
+				termtext.Fprintf(notes, "%s: a limit is removed, which kubectl patch and kustomize support and kubectl apply --server-side rejects\n", p.item.Workload.Ref)
 			}
 
 			if err := documents.WriteYAML(out, head, p.strategicMerge()); err != nil {
@@ -146,7 +146,7 @@ func WriteJSONPatch(out, notes io.Writer, r *sizereport.Report) error {
 		for _, p := range patches {
 			operations := p.operations()
 			if operations == nil {
-				fmt.Fprintln(notes, p.orderUnknownMessage())
+				termtext.Fprintln(notes, p.orderUnknownMessage())
 				continue
 			}
 

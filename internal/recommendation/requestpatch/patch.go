@@ -6,13 +6,12 @@
 package requestpatch
 
 import (
-	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/csv"
 	"crane.io/crane/internal/recommendation/sizereport"
@@ -237,11 +236,12 @@ func (p patch) removesLimit() bool {
 // writePatches prints the skipped workloads and calls write with the patches.
 func writePatches(notes io.Writer, r *sizereport.Report, helmValues bool, write func([]patch) error) error {
 	patches, skipped := patchesOf(r, helmValues)
-	if len(skipped) > 0 {
-		fmt.Fprintln(notes, strings.Join(skipped, "\n"))
+	for _, line := range skipped {
+		termtext.Fprintln(notes, line)
 	}
+
 	if len(patches) == 0 {
-		fmt.Fprintln(notes, "Nothing to patch.")
+		termtext.Fprintln(notes, "Nothing to patch.")
 	}
 
 	return write(patches)
