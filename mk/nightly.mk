@@ -40,6 +40,10 @@ test-autoscaler: ## The taint of loaded nodes in Karpenter's scheduling simulati
 fuzz: ## Run every fuzz target for FUZZTIME
 	@hack/fuzz.sh $(FUZZTIME)
 
+.PHONY: dirty
+dirty: ## Print the share of right recommendations from damaged series by kind of fault, for an hour; ARGS="10m" for less
+	@CRANE_DIRTY=$(or $(ARGS),1h) $(GO) test -count=1 -timeout 0 -v -run TestDirtySeries ./test/dirty
+
 .PHONY: nightly
 nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the race detector, unused rights, Karpenter's simulation, emulated machines, CRI-O, Crane by its chart on real nodes, and fuzzing
 	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...

@@ -19,6 +19,7 @@ import (
 
 	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/component/atomicfile"
 )
 
 const (
@@ -171,7 +172,7 @@ func (r *KubeletReader) saveAnswer(answer *kubeletConfiguration) error {
 
 	content, err := durablefile.Seal(answerVersion, answer)
 	if err == nil && !bytes.Equal(content, r.savedAnswer) {
-		err = durablefile.Replace(r.AnswerPath, content)
+		err = atomicfile.Replace(r.AnswerPath, content)
 	}
 
 	if err != nil {
