@@ -117,7 +117,12 @@ func addAdoption(ctx context.Context, d *dependencies) error {
 		return fmt.Errorf("adding the pod webhook of adoption: %w", err)
 	}
 
-	mutator := newpods.NewMutator(find)
+	limits, err := newpods.NewCacheLimits(ctx, d.mgr.GetCache())
+	if err != nil {
+		return fmt.Errorf("adding the pod webhook of adoption: %w", err)
+	}
+
+	mutator := newpods.NewMutator(find, limits)
 	if err := metricsRegistry().Register(mutator); err != nil {
 		return fmt.Errorf("registering the metrics of the adoption of new pods: %w", err)
 	}

@@ -16,6 +16,11 @@ func Decide(in Input) Plan {
 	p := decide(in)
 	if p.State.Phase != Untouched {
 		p.State.ChangedAt = changedAt(in, p.State)
+
+		// While pods are missing, the answers of the API server are awaited.
+		if in.Creation.Missing > 0 {
+			p = p.withRequeue(in.Policy.PollInterval)
+		}
 	}
 
 	return p

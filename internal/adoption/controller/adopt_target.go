@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,7 +29,7 @@ func (r *Reconciler) adoptTarget(
 		return outcome{reason: reasonNotSupported, message: fmt.Sprintf("Pods of a %s are not adopted; the value is in the annotation.", key.Kind)}, nil
 	}
 
-	reader := targetsnapshot.SnapshotReader{Live: r.Live, Kills: r.Kills, Throttling: r.Throttling}
+	reader := targetsnapshot.SnapshotReader{Live: r.Live, Kills: r.Kills, Throttling: r.Throttling, Limits: r.Client, Pods: r.Pods}
 	target, err := reader.Read(ctx, watched, client.ObjectKey{Namespace: key.Namespace, Name: key.Name})
 	switch {
 	case apierrors.IsNotFound(err) || err != nil && meta.IsNoMatchError(err):
@@ -75,13 +76,19 @@ func (r *Reconciler) adoptTarget(
 		}
 	}
 
+	plan := reader.Decide(ctx, target, in, func(in adoption.Input) adoption.Plan { return r.decide(target.BudgetKey(kind), in) })
 	o, err := r.execute(ctx, execution{
 		target: target,
 		kind:   kind,
 		rec:    rec,
 		before: state,
-		plan:   r.decide(target.BudgetKey(kind), in),
+		plan:   plan,
 	})
+
+	// A CronJob reports no pod that was not created.
+	if _, isCronJob := target.Object.(*batchv1.CronJob); isCronJob && plan.State.Phase != adoption.Untouched && targetsnapshot.LacksPods(target.Object) {
+		o.requeueAfter = earliest(o.requeueAfter, r.Settings.Policy.PollInterval)
+	}
 
 	if o.reason == "" {
 		o.reason, o.message = block.Reason, block.Message

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -37,9 +39,10 @@ const maxConcurrentTargets = 8
 // Config holds the dependencies of the controller.
 type Config struct {
 	Settings targetsnapshot.Settings
-	// Kills and Throttling are those of Reconciler.
+	// Kills, Throttling and Pods are those of Reconciler.
 	Kills      targetsnapshot.KillReader
 	Throttling targetsnapshot.ThrottlingReader
+	Pods       targetsnapshot.PodChecker
 	// Pause and SystemNamespace are those of Reconciler.
 	Pause           *pause.Switch
 	SystemNamespace string
@@ -60,6 +63,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	r := NewReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("craned"), cfg.Clock, cfg.Settings)
 	r.Kills = cfg.Kills
 	r.Throttling = cfg.Throttling
+	r.Pods = cfg.Pods
 	r.SystemNamespace = cfg.SystemNamespace
 	r.Pause = cfg.Pause
 	r.Notify = cfg.Notify
@@ -72,6 +76,12 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		Named("adoption").
 		WithOptions(shares.Options(maxConcurrentTargets, maxConcurrentTargets*3/4)).
 		Watches(&analysisv1alpha1.Recommendation{}, enqueueRecommendationTargets())
+
+	// A bound that appears may forbid a size that is adopted already. The status of a quota changes with every pod, so that its room is asked
+	// for instead.
+	byNamespace := enqueueNamespace(mgr.GetClient())
+	b = b.Watches(&corev1.LimitRange{}, byNamespace).
+		Watches(&corev1.ResourceQuota{}, byNamespace, builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, enqueueWorkload(kind.GVK), builder.WithPredicates(relevantChanges()))
@@ -129,6 +139,26 @@ func enqueueTarget(q workqueue.TypedRateLimitingInterface[targetindex.Key], o cl
 	}
 }
 
+// enqueueNamespace enqueues the targets in the namespace of an object that are adopted.
+func enqueueNamespace(reader client.Reader) handler.TypedEventHandler[client.Object, targetindex.Key] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []targetindex.Key {
+		var list analysisv1alpha1.RecommendationList
+		if err := reader.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "listing recommendations", "namespace", o.GetNamespace())
+			return nil
+		}
+
+		var out []targetindex.Key
+		for i := range list.Items {
+			if list.Items[i].Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto {
+				out = append(out, targetindex.KeyOf(list.Items[i].Spec.TargetRef))
+			}
+		}
+
+		return out
+	})
+}
+
 // enqueueWorkload enqueues a workload as a target.
 func enqueueWorkload(kind schema.GroupVersionKind) handler.TypedEventHandler[client.Object, targetindex.Key] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []targetindex.Key {
@@ -137,7 +167,7 @@ func enqueueWorkload(kind schema.GroupVersionKind) handler.TypedEventHandler[cli
 }
 
 // relevantChanges passes new and deleted targets, changes of Crane's annotations and label, and, for adopted targets, their
-// initial list and every change of their spec.
+// initial list, every change of their spec, and the first sign of a missing pod.
 func relevantChanges() predicate.Predicate {
 	adopted := func(o client.Object) bool {
 		for _, key := range targetsnapshot.StateAnnotations() {
@@ -156,6 +186,10 @@ func relevantChanges() predicate.Predicate {
 		DeleteFunc:  func(event.DeleteEvent) bool { return true },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			if adopted(e.ObjectNew) && e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() {
+				return true
+			}
+
+			if adopted(e.ObjectNew) && targetsnapshot.LacksPods(e.ObjectNew) && !targetsnapshot.LacksPods(e.ObjectOld) {
 				return true
 			}
 

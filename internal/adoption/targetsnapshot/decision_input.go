@@ -29,6 +29,10 @@ type SnapshotReader struct {
 	Kills KillReader
 	// Throttling reads CPU throttling; nil if it is unknown.
 	Throttling ThrottlingReader
+	// Limits reads LimitRanges and ResourceQuotas; nil to read them from Live.
+	Limits client.Reader
+	// Pods tries the creation of pods; nil without the right to do so.
+	Pods PodChecker
 }
 
 // KillReader reads the recorded OOM kills.
@@ -103,6 +107,17 @@ func (r SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q 
 	in.DisruptionsAllowed = s.disruptionsAllowed
 	in.MinHealthy = s.minHealthy
 	in.DesiredReplicas = s.desiredReplicas
+	if q.Type == analysisv1alpha1.AnalysisTypeResource {
+		if err := r.readLimits(ctx, s, &in); err != nil {
+			return in, block, err
+		}
+
+		s.boundDesiredSize(&in)
+		if err := r.readCreation(ctx, s, &in); err != nil {
+			return in, block, err
+		}
+	}
+
 	if in.Signals.KilledAt, err = r.killedAt(ctx, s); err != nil {
 		return in, block, err
 	}

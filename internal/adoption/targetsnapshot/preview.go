@@ -93,7 +93,7 @@ func (p Previewer) Preview(
 	in.Allowance.WindowClosed = p.Settings.WindowClosed(now)
 	out.Phase = state.Phase
 	out.Refused = block.Message
-	out.Plan = adoption.Decide(in)
+	out.Plan = p.Decide(ctx, target, in, adoption.Decide)
 	p.Budgets.Set(entry, out.Plan.State)
 	out.Requests, err = target.Requests(analysisType, state, out.Plan)
 

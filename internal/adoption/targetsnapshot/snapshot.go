@@ -21,6 +21,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/kube/optout"
+	"crane.io/crane/internal/kube/podlimits"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 )
@@ -36,6 +37,9 @@ type TargetSnapshot struct {
 	Pods   []corev1.Pod
 
 	podSpec *corev1.PodSpec
+	// podMeta is the metadata of the pod template.
+	podMeta *metav1.ObjectMeta
+	limits  podlimits.Rules
 	// selector of its pods; nil for kinds without running pods.
 	selector *metav1.LabelSelector
 	replicas *int32
@@ -117,11 +121,17 @@ func (s *TargetSnapshot) BudgetKey(analysisType analysisv1alpha1.AnalysisType) a
 	}
 }
 
+// setTemplate sets the pod template of the target.
+func (s *TargetSnapshot) setTemplate(template *corev1.PodTemplateSpec) {
+	s.podSpec = &template.Spec
+	s.podMeta = &template.ObjectMeta
+}
+
 // readKindFields reads the fields that depend on the kind of the object.
 func (s *TargetSnapshot) readKindFields() {
 	switch o := s.Object.(type) {
 	case *appsv1.Deployment:
-		s.podSpec = &o.Spec.Template.Spec
+		s.setTemplate(&o.Spec.Template)
 		s.selector = o.Spec.Selector
 		s.replicas = o.Spec.Replicas
 		want := ptr.Deref(o.Spec.Replicas, 1)
@@ -129,20 +139,20 @@ func (s *TargetSnapshot) readKindFields() {
 		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.UpdatedReplicas != want || o.Status.Replicas != want
 
 	case *appsv1.StatefulSet:
-		s.podSpec = &o.Spec.Template.Spec
+		s.setTemplate(&o.Spec.Template)
 		s.selector = o.Spec.Selector
 		s.replicas = o.Spec.Replicas
 		s.desiredReplicas = ptr.Deref(o.Spec.Replicas, 1)
 		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.CurrentRevision != o.Status.UpdateRevision
 
 	case *appsv1.DaemonSet:
-		s.podSpec = &o.Spec.Template.Spec
+		s.setTemplate(&o.Spec.Template)
 		s.selector = o.Spec.Selector
 		s.desiredReplicas = o.Status.DesiredNumberScheduled
 		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.UpdatedNumberScheduled < o.Status.DesiredNumberScheduled
 
 	case *batchv1.CronJob:
-		s.podSpec = &o.Spec.JobTemplate.Spec.Template.Spec
+		s.setTemplate(&o.Spec.JobTemplate.Spec.Template)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/internal/kube/podlimits"
 	"crane.io/crane/internal/kube/workload"
 )
 
@@ -34,6 +35,22 @@ func NewCacheFinder(ctx context.Context, c cache.Cache) (WorkloadFinder, error) 
 
 	return func(kind, namespace, name string) (Workload, bool, error) {
 		return findWorkload(c, kind, namespace, name)
+	}, nil
+}
+
+// NewCacheLimits returns a reader of the bounds of a namespace from a cache, and starts the informers it needs on every replica.
+func NewCacheLimits(ctx context.Context, c cache.Cache) (LimitReader, error) {
+	for _, object := range []client.Object{&corev1.LimitRange{}, &corev1.ResourceQuota{}} {
+		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return nil, fmt.Errorf("watching %T: %w", object, err)
+		}
+	}
+
+	return func(namespace string) (podlimits.Rules, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), cacheTimeout)
+		defer cancel()
+
+		return podlimits.Read(ctx, c, namespace)
 	}, nil
 }
 

@@ -66,7 +66,7 @@ func TestMutate_UnreadableWorkload(t *testing.T) {
 			t.Fatalf("NewCacheFinder returned error %v, want none", err)
 		}
 
-		m := NewMutator(find)
+		m := NewMutator(find, unlimited)
 		operations, err := m.Mutate(newPod("1", "512Mi"))
 		if len(operations) != test.wantOperations {
 			t.Errorf("%s: Mutate returned operations %+v, want %d", test.name, operations, test.wantOperations)

@@ -12,15 +12,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/podlimits"
 	"crane.io/crane/internal/kube/podwebhook"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/units"
 )
 
 // Workload holds what the webhook needs of a workload and its namespace.
@@ -32,19 +31,25 @@ type Workload struct {
 // WorkloadFinder returns a workload from memory; found is false if it does not exist. After an error it is unknown whether it exists.
 type WorkloadFinder func(kind, namespace, name string) (w Workload, found bool, err error)
 
+// LimitReader returns the LimitRanges and ResourceQuotas of a namespace from memory.
+type LimitReader func(namespace string) (podlimits.Rules, error)
+
 // Mutator implements podwebhook.Mutator and prometheus.Collector.
 type Mutator struct {
 	findWorkload WorkloadFinder
+	readLimits   LimitReader
 	readFailures prometheus.Counter
 }
 
-// NewMutator returns a mutator that gives new pods the adopted size of the workload that find returns.
-func NewMutator(find WorkloadFinder) *Mutator {
+// NewMutator returns a mutator that gives new pods the adopted size of the workload that find returns, as far as the rules that limits returns
+// allow it.
+func NewMutator(find WorkloadFinder, limits LimitReader) *Mutator {
 	return &Mutator{
 		findWorkload: find,
+		readLimits:   limits,
 		readFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "crane_adoption_pod_read_failures_total",
-			Help: "New pods created without an adopted size because their workload or namespace could not be read.",
+			Help: "New pods created without an adopted size because their workload, or the bounds of its namespace, could not be read.",
 		}),
 	}
 }
@@ -81,7 +86,22 @@ func (m *Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 		return nil, fmt.Errorf("%s %s/%s: %w", kind, pod.Namespace, name, err)
 	}
 
-	return patchOperations(pod, state), nil
+	changed, operations := patchOperations(pod, state)
+	if len(operations) == 0 {
+		return nil, nil
+	}
+
+	// The API server checks the changed pod next. A pod that would not be created is left as its template says.
+	limits, err := m.readLimits(pod.Namespace)
+	if err != nil {
+		m.readFailures.Inc()
+		return nil, err
+	}
+	if limits.Refusal(changed) != "" {
+		return nil, nil
+	}
+
+	return operations, nil
 }
 
 // cronJobName matches the names that Kubernetes gives to the Jobs of a CronJob.
@@ -109,16 +129,15 @@ func owner(pod *corev1.Pod) (kind, name string, ok bool) {
 	return "", "", false
 }
 
-// patchOperations returns the operations that set the adopted size. A container whose resources differ from the original template is left alone, because its
+// patchOperations returns the pod with the adopted size, and the operations that set it. A container whose resources differ from the original template is left alone, because its
 // owner has changed it since.
-func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operation {
+func patchOperations(pod *corev1.Pod, state adoption.State) (changed *corev1.Pod, out []podwebhook.Operation) {
 	size, ok := state.NewPodSize()
 	if !ok {
-		return nil
+		return pod, nil
 	}
 
-	changed := pod.DeepCopy()
-	var out []podwebhook.Operation
+	changed = pod.DeepCopy()
 	for _, list := range []struct {
 		field      string
 		containers []corev1.Container
@@ -132,17 +151,17 @@ func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operati
 				continue
 			}
 
-			setResources(&c.Resources, adopted)
+			targetsnapshot.SetResources(&c.Resources, adopted)
 			out = append(out, podwebhook.Operation{Operation: "add", Path: fmt.Sprintf("/spec/%s/%d/resources", list.field, i), Value: c.Resources})
 		}
 	}
 
 	// A Guaranteed pod keeps its class; a pod of a lower class may get requests.
 	if len(out) > 0 && guaranteed(pod) && !guaranteed(changed) {
-		return nil
+		return pod, nil
 	}
 
-	return out
+	return changed, out
 }
 
 func guaranteed(pod *corev1.Pod) bool { return targetsnapshot.ConvertPod(pod).Guaranteed() }
@@ -154,38 +173,3 @@ func sameResources(a, b rightsize.Resources) bool {
 }
 
 func equalValues[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
-
-// setResources sets the adopted amounts and keeps all others.
-func setResources(resources *corev1.ResourceRequirements, size rightsize.Resources) {
-	set := func(list *corev1.ResourceList, name corev1.ResourceName, q *apiresource.Quantity) {
-		if q == nil {
-			return
-		}
-
-		if *list == nil {
-			*list = corev1.ResourceList{}
-		}
-		(*list)[name] = *q
-	}
-
-	set(&resources.Requests, corev1.ResourceCPU, cpuQuantity(size.CPURequest))
-	set(&resources.Requests, corev1.ResourceMemory, memoryQuantity(size.MemoryRequest))
-	set(&resources.Limits, corev1.ResourceCPU, cpuQuantity(size.CPULimit))
-	set(&resources.Limits, corev1.ResourceMemory, memoryQuantity(size.MemoryLimit))
-}
-
-func cpuQuantity(v *units.MilliCPU) *apiresource.Quantity {
-	if v == nil {
-		return nil
-	}
-
-	return apiresource.NewMilliQuantity(int64(*v), apiresource.DecimalSI)
-}
-
-func memoryQuantity(v *units.Bytes) *apiresource.Quantity {
-	if v == nil {
-		return nil
-	}
-
-	return apiresource.NewQuantity(int64(*v), apiresource.BinarySI)
-}

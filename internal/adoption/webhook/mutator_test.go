@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"crane.io/crane/internal/kube/podlimits"
 	"crane.io/crane/internal/kube/podwebhook"
 )
 
@@ -67,7 +69,7 @@ func TestMutate(t *testing.T) {
 	} {
 		m := NewMutator(func(kind, namespace, name string) (Workload, bool, error) {
 			return c.workload, kind == "Deployment" && namespace == "shop" && name == "web", nil
-		})
+		}, unlimited)
 		before := c.pod.DeepCopy()
 
 		got, err := m.Mutate(c.pod)
@@ -98,10 +100,47 @@ func TestMutate_GuaranteedPod(t *testing.T) {
 		`"newPods":{"containers":{"app":{"cpuRequest":800,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}}}`
 	m := NewMutator(func(string, string, string) (Workload, bool, error) {
 		return Workload{Annotations: map[string]string{"analysis.crane.io/adoption": state}}, true, nil
-	})
+	}, unlimited)
 
 	if got, err := m.Mutate(pod); err != nil || len(got) != 0 {
 		t.Errorf("Mutate returned operations %v and error %v for a Guaranteed pod, want none", got, err)
+	}
+}
+
+// unlimited is the LimitReader of a namespace without LimitRanges and ResourceQuotas.
+func unlimited(string) (podlimits.Rules, error) { return podlimits.Rules{}, nil }
+
+// TestMutate_Limits checks that a pod is left as its template says where a rule of its namespace would refuse the adopted size, and where it
+// is not known whether one would.
+func TestMutate_Limits(t *testing.T) {
+	limitRange := func(item corev1.LimitRangeItem) podlimits.Rules {
+		return podlimits.Rules{LimitRanges: []corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{item}}}}}
+	}
+	cpu := func(text string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse(text)}
+	}
+	quota := corev1.ResourceList{"requests.memory": apiresource.MustParse("1Gi")}
+
+	for name, c := range map[string]struct {
+		rules podlimits.Rules
+		err   error
+		given bool
+	}{
+		"none":             {given: true},
+		"minimum below":    {rules: limitRange(corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: cpu("800m")}), given: false}, // The proxy requests nothing.
+		"minimum of a pod": {rules: limitRange(corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: cpu("900m")})},
+		"allowed":          {rules: limitRange(corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: cpu("800m")}), given: true},
+		"quota":            {rules: podlimits.Rules{Quotas: []corev1.ResourceQuota{{Status: corev1.ResourceQuotaStatus{Hard: quota, Used: quota}}}}},
+		"unreadable":       {err: errors.New("the cache is not synced")},
+	} {
+		m := NewMutator(func(string, string, string) (Workload, bool, error) {
+			return Workload{Annotations: map[string]string{"analysis.crane.io/adoption": watching}}, true, nil
+		}, func(string) (podlimits.Rules, error) { return c.rules, c.err })
+
+		got, err := m.Mutate(newPod("1", "512Mi"))
+		if (len(got) > 0) != c.given || !errors.Is(err, c.err) {
+			t.Errorf("%s: Mutate = %v, error %v, want the adopted size: %t, error %v", name, got, err, c.given, c.err)
+		}
 	}
 }
 

@@ -1,0 +1,128 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package targetsnapshot
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"k8s.io/utils/ptr"
+
+	"crane.io/crane/pkg/adoption"
+)
+
+const (
+	// reasonFailedCreate is the reason of the events and of the condition ReplicaFailure that controllers report when they cannot create a pod.
+	reasonFailedCreate = "FailedCreate"
+	// textExceededQuota is part of the API server's answer for a pod that a quota has no room for. Its check is the last of all.
+	textExceededQuota = "exceeded quota: "
+)
+
+// LacksPods reports whether the status of a workload shows that it has fewer pods than it should, or that one cannot be created.
+func LacksPods(o client.Object) bool {
+	switch o := o.(type) {
+	case *appsv1.Deployment:
+		return o.Status.Replicas < ptr.Deref(o.Spec.Replicas, 1) || replicaFailure(o) != nil
+	case *appsv1.StatefulSet:
+		return o.Status.Replicas < ptr.Deref(o.Spec.Replicas, 1)
+	case *appsv1.DaemonSet:
+		return o.Status.CurrentNumberScheduled < o.Status.DesiredNumberScheduled
+	case *batchv1.CronJob:
+		return len(o.Status.Active) > 0
+	}
+
+	return false
+}
+
+// replicaFailure returns the condition of a Deployment with a ReplicaSet that cannot create a pod; nil without one.
+func replicaFailure(d *appsv1.Deployment) *appsv1.DeploymentCondition {
+	for i := range d.Status.Conditions {
+		c := &d.Status.Conditions[i]
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue && c.Reason == reasonFailedCreate {
+			return c
+		}
+	}
+
+	return nil
+}
+
+// readCreation reads whether pods are missing, and why.
+func (r SnapshotReader) readCreation(ctx context.Context, s *TargetSnapshot, in *adoption.Input) error {
+	c := &in.Creation
+	if s.selector != nil {
+		c.Missing = max(0, int(s.desiredReplicas)-len(s.Pods))
+	}
+
+	switch o := s.Object.(type) {
+	case *appsv1.Deployment:
+		failure := replicaFailure(o)
+		if failure == nil {
+			return nil
+		}
+
+		// During a roll-out the pods of the earlier ReplicaSet are still counted.
+		c.Missing = max(c.Missing, 1)
+		c.RefusedAt = failure.LastTransitionTime.Time
+		c.Message = failure.Message
+
+	case *batchv1.CronJob:
+		for i := range o.Status.Active {
+			if err := r.readFailedCreate(ctx, s, o.Status.Active[i].UID, c); err != nil {
+				return err
+			}
+		}
+
+		if !c.RefusedAt.IsZero() {
+			c.Missing = 1
+		}
+
+	default:
+		if c.Missing > 0 {
+			if err := r.readFailedCreate(ctx, s, s.Object.GetUID(), c); err != nil {
+				return err
+			}
+		}
+	}
+
+	c.ByQuota = strings.Contains(c.Message, textExceededQuota)
+	return nil
+}
+
+// readFailedCreate reads the last event about a pod that an owner could not create.
+func (r SnapshotReader) readFailedCreate(ctx context.Context, s *TargetSnapshot, owner types.UID, c *adoption.Creation) error {
+	var list corev1.EventList
+	err := r.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace()),
+		client.MatchingFields{"reason": reasonFailedCreate, "involvedObject.uid": string(owner)})
+	if err != nil {
+		return fmt.Errorf("listing the events of %s: %w", s, err)
+	}
+
+	for i := range list.Items {
+		e := &list.Items[i]
+		at := e.CreationTimestamp.Time
+		for _, t := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time} {
+			if t.After(at) {
+				at = t
+			}
+		}
+		if e.Series != nil && e.Series.LastObservedTime.After(at) {
+			at = e.Series.LastObservedTime.Time
+		}
+
+		if at.After(c.RefusedAt) {
+			c.RefusedAt = at
+			c.Message = e.Message
+		}
+	}
+
+	return nil
+}
