@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"crane.io/crane/internal/adoption/controller"
+	"crane.io/crane/internal/adoption/poddryrun"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	newpods "crane.io/crane/internal/adoption/webhook"
@@ -103,6 +104,12 @@ func addAdoption(ctx context.Context, d *dependencies) error {
 		cfg.Wake = controller.WakeOnKills(d.recorder.OnRecorded)
 	}
 
+	pods := poddryrun.New(d.mgr.GetClient(), d.mgr.GetAPIReader(), d.Namespace, wallclock.New())
+	if err := d.mgr.Add(pods); err != nil {
+		return fmt.Errorf("adding the dry runs of adoption: %w", err)
+	}
+
+	cfg.Pods = pods
 	if err := controller.AddToManager(d.mgr, cfg); err != nil {
 		return fmt.Errorf("adding adoption: %w", err)
 	}
