@@ -139,6 +139,9 @@ func (d *diagnosis) checkMetrics(report metrics.SourceReport, withCluster bool) 
 		if strings.Contains(w, "honorLabels") {
 			d.add("renamed labels", installation.Warn, w, "set honorLabels: true in the ServiceMonitor or honor_labels: true in the scrape job")
 		}
+		if strings.Contains(w, "have no usage") {
+			d.add("pods without usage", installation.Warn, w, "scrape the kubelets' /metrics/cadvisor of these nodes, and drop no series of their namespaces")
+		}
 	}
 }
 

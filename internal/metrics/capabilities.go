@@ -84,6 +84,9 @@ type SourceReport struct {
 	// History is the age of the oldest sample. HistoryTruncated is set where there may be older samples than the probe searches for.
 	History          time.Duration
 	HistoryTruncated bool
+	// UnscrapedPods is the number of running pods without usage, on UnscrapedNodes.
+	UnscrapedPods  int
+	UnscrapedNodes []string
 	// ClockSkew is the server's clock minus the local clock; 0 where the server sent no date.
 	ClockSkew time.Duration
 	// Warnings are sentences for the user, the most important first.

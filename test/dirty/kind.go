@@ -36,6 +36,8 @@ type Expectation struct {
 	// Named are texts of which one must accompany a CPU number below Covered.
 	Named   []string
 	Covered float64
+	// Noted is a text that the notes of the whole report must have; empty for none.
+	Noted string
 	// Killed is the memory at which the container was killed; no number may be below it. 0 without kills.
 	Killed float64
 }
@@ -88,6 +90,10 @@ func judge(e Expectation, clean, got Answer, notes string) []string {
 	}
 	if got.CPU < e.Covered && !containsAny(got.CPUText, e.Named) {
 		wrong = append(wrong, fmt.Sprintf("CPU %.4g (%s) neither covers %.4g nor names one of %q", got.CPU, got.CPUText, e.Covered, e.Named))
+	}
+
+	if !strings.Contains(notes, e.Noted) {
+		wrong = append(wrong, fmt.Sprintf("the notes do not have %q: %s", e.Noted, notes))
 	}
 
 	return wrong

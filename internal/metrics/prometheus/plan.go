@@ -244,17 +244,22 @@ func (d *intervalDetector) longestRecent(ctx context.Context, metric string, at 
 	const clearly = 1.5 // Counts vary by a sample, and containers start and stop.
 	const most, slowest = "most", "slowest"
 	sel := d.expr.containers(metric)
-	var parts []string
+	var containers, earlier []string
 	for look, quantile := range map[string]float64{most: 0.5, slowest: slowestShare} {
-		parts = append(parts, fmt.Sprintf(`label_replace(quantile(%g, max by (%s) (count_over_time(%s[1h])) and max by (%s) (last_over_time(%s[%s] offset 45m))), "look", %q, "", "")`,
+		containers = append(containers, fmt.Sprintf(`label_replace(quantile(%g, max by (%s) (count_over_time(%s[1h])) and max by (%s) (last_over_time(%s[%s] offset 45m))), "look", %q, "", "")`,
 			quantile, byContainer, sel, byContainer, sel, promDuration(longestInterval), look))
 	}
 
 	for _, days := range []time.Duration{1, 7, 13} {
-		parts = append(parts, fmt.Sprintf(`label_replace(max(count_over_time(%s[1h] offset %s)), "look", "%d", "", "")`, sel, promDuration(days*day), days))
+		earlier = append(earlier, fmt.Sprintf(`label_replace(max(count_over_time(%s[1h] offset %s)), "look", "%d", "", "")`, sel, promDuration(days*day), days))
 	}
 
-	found, err := d.Instant(ctx, strings.Join(parts, " or "), at)
+	found, err := d.Instant(ctx, strings.Join(append(containers, earlier...), " or "), at)
+	// A server that cannot group all containers is asked about the earlier days alone.
+	if isTooLarge(err) {
+		found, err = d.Instant(ctx, strings.Join(earlier, " or "), at)
+	}
+
 	if err != nil {
 		return scrapeIntervals{}, err
 	}

@@ -116,6 +116,12 @@ func (p *prober) probe(ctx context.Context, withHistory bool) (metrics.SourceRep
 		}
 	}
 
+	if measured {
+		if err := p.findUnscraped(ctx, &r, at); err != nil {
+			return r, err
+		}
+	}
+
 	if text := explainRenamed(r.Metrics); text != "" {
 		r.Warnings = append(r.Warnings, text)
 	}
@@ -211,6 +217,49 @@ func explainRenamed(all []metrics.MetricPresence) string {
 
 	return fmt.Sprintf("series of %s are ignored: they are scraped without honorLabels, so that the labels of their objects were renamed (%s), "+
 		"and would count for the exporter's own namespace and pod; set honorLabels: true in their scrape jobs", strings.Join(names, ", "), strings.Join(sortedSet(renamed), ", "))
+}
+
+// findUnscraped finds pods that run and have no usage.
+func (p *prober) findUnscraped(ctx context.Context, r *metrics.SourceReport, at time.Time) error {
+	list, err := p.Instant(ctx, p.expr.unscraped(), at)
+	if err != nil {
+		return fmt.Errorf("probing for pods without usage: %w", err)
+	}
+
+	for _, s := range list {
+		r.UnscrapedPods += int(s.Value)
+		r.UnscrapedNodes = append(r.UnscrapedNodes, s.Labels["node"])
+	}
+
+	slices.Sort(r.UnscrapedNodes)
+	if r.UnscrapedPods > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d running pods have no usage, on nodes %s: their kubelets are not scraped, or the scrape drops their series; "+
+			"workloads are sized without them", r.UnscrapedPods, shortList(r.UnscrapedNodes)))
+	}
+
+	return nil
+}
+
+// unscraped returns the number of pods of each node that have run for some time without usage.
+func (x expressions) unscraped() string {
+	const recent = longestInterval
+	running := func(offset string) string {
+		return fmt.Sprintf("group by (%s, node) (%s%s)", byPod, x.selector(podInfoMetric, Matcher{Label: "node", Op: "!=", Value: ""}), offset)
+	}
+	// Pods that have ended stay listed.
+	waiting := x.selector(phaseMetric, Matcher{Label: "phase", Op: "=~", Value: "Pending|Succeeded|Failed"})
+	return fmt.Sprintf("count by (node) (%s and %s unless on (%s) (%s == 1) unless on (%s) group by (%s) (last_over_time(%s[%s])))",
+		running(""), running(" offset "+promDuration(recent)), byPod, waiting, byPod, byPod, x.anyUsage(), promDuration(recent))
+}
+
+// shortList joins the first few names.
+func shortList(names []string) string {
+	const longest = 5
+	if len(names) <= longest {
+		return strings.Join(names, ", ")
+	}
+
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:longest], ", "), len(names)-longest)
 }
 
 // serverVersion returns the kind and version of the server; empty where the server does not report them. Only a lost connection is an

@@ -86,8 +86,8 @@ func (s *Source) ClusterState(namespaces []string) *ClusterState {
 	return &ClusterState{queries: s.queries, owners: &ownerReader{queries: s.queries, clusters: s.clusters}, namespaces: namespaces}
 }
 
-// Probe implements metrics.Prober. It sends one query for the presence of all metrics, two for the scrape interval, two for the age of the
-// history, and one for the version of the server; two more where nothing was scraped recently. An error means that the server is unusable.
+// Probe implements metrics.Prober. It sends one query for the presence of all metrics, three for the scrape interval, one for pods without
+// usage, two for the age of the history, and one for the version of the server; two more where nothing was scraped recently. An error means that the server is unusable.
 func (s *Source) Probe(ctx context.Context) (metrics.SourceReport, error) {
 	return (&prober{s.queries, s.intervals}).probe(ctx, true)
 }

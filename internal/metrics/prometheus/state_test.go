@@ -58,7 +58,7 @@ func TestProbe(t *testing.T) {
 	if got := len(r.Missing()); got != len(r.Metrics)-3 {
 		t.Errorf("%d of %d metrics missing, want all but 3", got, len(r.Metrics))
 	}
-	if q := s.Stats().Queries; q > 7 {
+	if q := s.Stats().Queries; q > 8 {
 		t.Errorf("%d queries, want a handful however many metrics there are", q)
 	}
 }
