@@ -24,6 +24,7 @@ import (
 const (
 	checkPrometheus  = "Prometheus"
 	checkMetrics     = "metrics"
+	checkClusters    = "clusters"
 	checkMetricRules = "metric rules"
 	checkHistory     = "history"
 	checkScrape      = "scrape interval"
@@ -80,6 +81,7 @@ func (d *diagnosis) checkServer(ctx context.Context, withCluster bool) {
 
 	d.add(checkPrometheus, installation.OK, detail, strings.Join(notes, " "))
 	d.checkMetrics(report, withCluster)
+	d.checkClusters(source.CheckClusters(ctx))
 	d.checkMetricRules(ctx, source)
 
 	// Without samples, the other checks would only repeat that.
@@ -165,6 +167,13 @@ func (d *diagnosis) checkMetricRules(ctx context.Context, source metrics.Querier
 	for _, s := range samples {
 		text := meaning[s.Labels["reason"]]
 		d.add(checkMetricRules, installation.Warn, s.Labels["rule"]+" of prometheus-adapter's configuration "+cmp.Or(text[0], "has no effect"), text[1])
+	}
+}
+
+// checkClusters adds a line if the series of several clusters are mixed.
+func (d *diagnosis) checkClusters(mixed error) {
+	if mixed != nil {
+		d.add(checkClusters, installation.Missing, mixed.Error(), "set --prometheus-labels for crane and --extension-labels for craned")
 	}
 }
 

@@ -10,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"crane.io/crane/internal/kube/installation"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/prometheus"
 )
 
 // TestLeaderOutsideCluster checks that a craned outside the cluster is detected by its lease.
@@ -128,5 +130,33 @@ func TestDoctorFitsTerminal(t *testing.T) {
 		if !strings.Contains(out, checks[0].Name) || !strings.Contains(out, "advice") {
 			t.Errorf("checks in %d columns lack a name or an advice, want both:\n%s", columns, out)
 		}
+	}
+}
+
+// TestIdentityChecks checks the lines about series whose objects are unknown or mixed.
+func TestIdentityChecks(t *testing.T) {
+	d := &diagnosis{}
+	d.checkMetrics(metrics.SourceReport{
+		Metrics: []metrics.MetricPresence{
+			{Metric: "container_cpu_usage_seconds_total", Required: true, Series: 3},
+			{Metric: "kube_pod_owner", Series: 1},
+			{Metric: "kube_job_owner", Impact: "each of its series has the label exported_namespace", Renamed: 2},
+		},
+		Warnings: []string{"series of kube_job_owner are ignored: honorLabels", "3 running pods have no usage, on nodes n1"},
+	}, true)
+	d.checkClusters(&prometheus.SeveralClustersError{Object: "shop/db-0", Label: "cluster", Values: []string{"eu", "us"}})
+	d.checkClusters(nil)
+
+	got := map[string]installation.Status{}
+	for _, c := range d.checks {
+		got[c.Name] = c.Status
+	}
+
+	want := map[string]installation.Status{
+		checkMetrics: installation.OK, "kube_job_owner": installation.Warn, "renamed labels": installation.Warn,
+		"pods without usage": installation.Warn, checkClusters: installation.Missing,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("checks differ (-want +got):\n%s", diff)
 	}
 }
