@@ -43,6 +43,7 @@ func decide(in Input) Plan {
 		p.State.TemplateSeen = true
 	}
 
+	p.State = p.State.learnAmounts(in)
 	if p.State.Phase != Untouched && p.State.Phase != Withdrawing {
 		if reason := findDrift(in, p.State); reason != "" {
 			return stop(in, p, reason)
@@ -88,10 +89,15 @@ func start(in Input, s State) State {
 		return s
 	}
 
-	s.Original = in.Template.Clone()
+	s.Original = in.effectiveSize()
 	s.Owner = in.Owner
-	s.Previous = in.Template.Clone()
-	s.Current = in.Template.Clone()
+	s.Previous = in.effectiveSize()
+	s.Current = in.effectiveSize()
+	if !in.Template.Equal(s.Original) {
+		declared := in.Template.Clone()
+		s.Declared = &declared
+	}
+
 	s.AdjustedTargets = trackTargets(s.AdjustedTargets, in.Targets)
 
 	return s.enter(Resting, in.Now)
@@ -100,7 +106,7 @@ func start(in Input, s State) State {
 // currentSize returns the size that pods should have before this decision.
 func currentSize(in Input, s State) Size {
 	if s.Phase == Untouched {
-		return in.Template.Clone()
+		return in.effectiveSize()
 	}
 
 	return s.Current
@@ -345,7 +351,7 @@ func withdraw(in Input, p Plan) Plan {
 
 	p = p.withSummary("restoring the original size: %s", p.State.Original)
 	if p.State.Template != nil {
-		original := p.State.Original.Clone()
+		original := p.State.templateSize().Clone()
 		p.Template = &original
 		p.RestoreTemplate = true
 	}
@@ -355,7 +361,7 @@ func withdraw(in Input, p Plan) Plan {
 
 	p, restored := p.withChanges(changes).withTargets(in)
 	waiting := (changes.remaining > 0 || !restored) && in.Now.Sub(p.State.PhaseSince) < in.Policy.Settle
-	if waiting || p.Replicas != nil || p.Template != nil && !in.Template.contains(p.State.Original) {
+	if waiting || p.Replicas != nil || p.Template != nil && !p.State.templateRestored(in.Template) {
 		return p.withRequeue(in.Policy.PollInterval)
 	}
 
@@ -380,7 +386,7 @@ func updateTemplate(in Input, p Plan) Plan {
 			return p.withRequeue(in.Policy.PollInterval)
 		}
 
-		p.State = p.State.rememberSize(in.Template)
+		p.State = p.State.rememberSize(in.effectiveSize())
 		p.State.Template = &to
 		p.State.TemplateSeen = false
 		p = p.withEvent(false, "AdoptionTemplate", "the pod template gets %s", to)

@@ -26,7 +26,7 @@ func findDrift(in Input, s State) string {
 	}
 
 	for _, p := range in.Pods {
-		if p.NotResizable == "" && p.Created.Before(s.PhaseSince) && !s.isKnownSize(p) {
+		if p.NotResizable == "" && p.Created.Before(s.PhaseSince) && !s.isKnownSize(p) && !in.hasEffectiveSize(p) {
 			return fmt.Sprintf("pod %s was resized to %s by another client", p.Name, p.size().restrictTo(s.Current))
 		}
 	}
@@ -36,10 +36,10 @@ func findDrift(in Input, s State) string {
 
 // findTemplateDrift compares the pod template with the original size, or with the size that adoption wrote into it.
 func findTemplateDrift(in Input, s State) string {
-	want := s.Original
+	want := s.templateSize()
 	if s.Template != nil {
 		want = *s.Template
-		if !s.TemplateSeen && slices.ContainsFunc(append([]Size{s.Original, want}, s.EarlierSizes...), in.Template.contains) {
+		if !s.TemplateSeen && slices.ContainsFunc(append([]Size{s.templateSize(), want}, s.EarlierSizes...), in.Template.contains) {
 			return "" // The write has not been read back yet.
 		}
 	}

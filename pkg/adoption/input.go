@@ -20,9 +20,11 @@ type Input struct {
 	Stale string
 
 	// Template is the size in the pod template, limited to the containers of the desired size; Owner is the field manager that
-	// set it.
-	Template Size
-	Owner    string
+	// set it. Effective is the size that new pods of the template get without adoption, with the defaults of the API server and of
+	// LimitRanges; empty if it is the template's.
+	Template  Size
+	Effective Size
+	Owner     string
 	// Blocked is the reason why no new change may start, up or down, because another object would have to change as well; empty
 	// when changes may start. A change that has started is still watched and rolled back if necessary.
 	Blocked string

@@ -53,8 +53,10 @@ type State struct {
 	ChangedAt time.Time `json:"changedAt,omitzero"`
 	// Recommendation is the adopted recommendation as namespace/name.
 	Recommendation string `json:"by,omitempty"`
-	// Original is the size of the pod template before adoption, and Owner the field manager that had set it.
+	// Original is the size of pods before adoption. Declared is the size that the pod template had then, which lacks the amounts that
+	// the API server adds; nil if it is Original. Owner is the field manager that had set it.
 	Original Size   `json:"earlier,omitzero"`
+	Declared *Size  `json:"declared,omitempty"`
 	Owner    string `json:"owner,omitempty"`
 	// Previous is the size before the last step; Current is the size that running pods should have now.
 	Previous Size `json:"before,omitzero"`
@@ -102,6 +104,10 @@ func (s State) Clone() State {
 	if s.Template != nil {
 		t := s.Template.Clone()
 		out.Template = &t
+	}
+	if s.Declared != nil {
+		d := s.Declared.Clone()
+		out.Declared = &d
 	}
 
 	if s.NewPods != nil {

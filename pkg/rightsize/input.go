@@ -4,6 +4,7 @@
 package rightsize
 
 import (
+	"cmp"
 	"time"
 
 	"crane.io/crane/pkg/rightsize/calibrate"
@@ -16,6 +17,13 @@ type Resources struct {
 	CPULimit      *units.MilliCPU `json:"cpuLimit,omitempty"`
 	MemoryRequest *units.Bytes    `json:"memoryRequest,omitempty"`
 	MemoryLimit   *units.Bytes    `json:"memoryLimit,omitempty"`
+}
+
+// WithDefaultRequests returns the resources as the API server stores them: a limit without a request is the request too.
+func (r Resources) WithDefaultRequests() Resources {
+	r.CPURequest = cmp.Or(r.CPURequest, r.CPULimit)
+	r.MemoryRequest = cmp.Or(r.MemoryRequest, r.MemoryLimit)
+	return r
 }
 
 // OOM is one out-of-memory kill of the container.

@@ -22,6 +22,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/effectiveresources"
 	"crane.io/crane/internal/metrics"
 	source "crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/pkg/adoption"
@@ -179,7 +180,12 @@ func (r *Reactor) targets(ctx context.Context) (map[string]reactionTargets, erro
 			return nil, fmt.Errorf("reading target %s: %w", key, err)
 		}
 
-		size, raised, ok := targetsnapshot.RequestsInForce(kind.Object)
+		ranges, err := effectiveresources.LimitRanges(ctx, r.client, key.Namespace)
+		if err != nil {
+			return nil, fmt.Errorf("reading the defaults of target %s: %w", key, err)
+		}
+
+		size, raised, ok := targetsnapshot.RequestsInForce(kind.Object, ranges)
 		if !ok {
 			continue
 		}

@@ -135,7 +135,7 @@ func changes[T comparable](now, wanted *T) bool {
 	return wanted != nil && (now == nil || *now != *wanted)
 }
 
-// blockReason returns why a size must not be applied to a target with this autoscaler; now is the size of its pod template.
+// blockReason returns why a size must not be applied to a target with this autoscaler; now is the size of its pods.
 func (a targetAutoscaler) blockReason(analysisType analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation, now, wanted adoption.Size) BlockReason {
 	switch {
 	case a.name == "":

@@ -85,17 +85,21 @@ func (r SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q 
 		return in, BlockReason{}, nil // Nothing else matters.
 	}
 
+	if err := r.readPods(ctx, s); err != nil {
+		return in, BlockReason{}, err
+	}
+
+	if err := r.readNewPodSpec(ctx, s, q.State.Phase != adoption.Untouched); err != nil {
+		return in, BlockReason{}, err
+	}
+
 	block, err := r.addDesiredSize(ctx, s, q, &in)
 	if err != nil {
 		return in, block, err
 	}
 
 	in.Blocked = block.Message
-	in.Template = s.template(q.State.Original, in.DesiredSize)
-	if err := r.readPods(ctx, s); err != nil {
-		return in, block, err
-	}
-
+	in.Template, in.Effective = s.template(q.State.Original, in.DesiredSize)
 	for i := range s.Pods {
 		in.Pods = append(in.Pods, ConvertPod(&s.Pods[i]))
 	}
@@ -157,7 +161,8 @@ func (r SnapshotReader) addDesiredSize(ctx context.Context, s *TargetSnapshot, q
 		in.Stale = "the last evaluation of the recommendation failed"
 	}
 
-	if block := s.autoscaler.blockReason(q.Type, rec, s.template(desired), desired); block != (BlockReason{}) {
+	_, effective := s.template(desired)
+	if block := s.autoscaler.blockReason(q.Type, rec, effective, desired); block != (BlockReason{}) {
 		return block, nil
 	}
 

@@ -223,7 +223,15 @@ func utilizationTarget(metric any, t adoption.Target) map[string]any {
 // which Crane owns none of its fields.
 func (s *TargetSnapshot) TemplateRequest(analysisType analysisv1alpha1.AnalysisType, plan adoption.Plan, before adoption.State) *Request {
 	body := s.identityWithVersion()
-	spec := jsonObject{"template": TemplatePatch(s.podSpec, *plan.Template)}
+	restore := plan.RestoreTemplate && before.Owner != ""
+	format := func(container string) map[string]any { return FormatResources(plan.Template.Containers[container]) }
+	if restore && before.Template != nil {
+		format = func(container string) map[string]any {
+			return formatRestored(plan.Template.Containers[container], before.Template.Containers[container])
+		}
+	}
+
+	spec := jsonObject{"template": templateResources(s.podSpec, format)}
 	if s.Kind.GVK.Kind == "CronJob" {
 		spec = jsonObject{"jobTemplate": jsonObject{"spec": spec}}
 	}
@@ -237,7 +245,7 @@ func (s *TargetSnapshot) TemplateRequest(analysisType analysisv1alpha1.AnalysisT
 		Reason:  "by a roll-out: " + plan.Template.String(),
 	}
 
-	if plan.RestoreTemplate && before.Owner != "" {
+	if restore {
 		out.Type = types.StrategicMergePatchType
 		out.Manager = before.Owner
 	}

@@ -17,24 +17,9 @@ type jsonObject = map[string]any
 // ResizePatch returns the body of a server-side apply to the resize subresource of a pod: the new resources with the UID and
 // version of the pod.
 func ResizePatch(pod *corev1.Pod, to adoption.Size) *unstructured.Unstructured {
-	spec := jsonObject{}
-	for _, part := range []struct {
-		key  string
-		list []corev1.Container
-	}{{"initContainers", pod.Spec.InitContainers}, {"containers", pod.Spec.Containers}} {
-		var list []any
-		for i := range part.list {
-			if r, ok := to.Containers[part.list[i].Name]; ok && len(FormatResources(r)) > 0 {
-				list = append(list, jsonObject{"name": part.list[i].Name, "resources": FormatResources(r)})
-			}
-		}
-
-		if len(list) > 0 {
-			spec[part.key] = list
-		}
-	}
-
-	out := &unstructured.Unstructured{Object: jsonObject{"spec": spec}}
+	out := &unstructured.Unstructured{Object: jsonObject{"spec": containersPatch(&pod.Spec, func(container string) map[string]any {
+		return FormatResources(to.Containers[container])
+	})}}
 	out.SetAPIVersion("v1")
 	out.SetKind("Pod")
 	out.SetNamespace(pod.Namespace)
@@ -46,11 +31,58 @@ func ResizePatch(pod *corev1.Pod, to adoption.Size) *unstructured.Unstructured {
 	return out
 }
 
+// containersPatch returns the part of a pod spec with the resources that format returns for its containers.
+func containersPatch(pod *corev1.PodSpec, format func(container string) map[string]any) jsonObject {
+	spec := jsonObject{}
+	for _, part := range []struct {
+		key  string
+		list []corev1.Container
+	}{{"initContainers", pod.InitContainers}, {"containers", pod.Containers}} {
+		var list []any
+		for i := range part.list {
+			if r := format(part.list[i].Name); len(r) > 0 {
+				list = append(list, jsonObject{"name": part.list[i].Name, "resources": r})
+			}
+		}
+
+		if len(list) > 0 {
+			spec[part.key] = list
+		}
+	}
+
+	return spec
+}
+
 // TemplatePatch returns the pod template with the new resources for spec.template of an apply or a merge.
 func TemplatePatch(spec *corev1.PodSpec, to adoption.Size) map[string]any {
-	pod := &corev1.Pod{Spec: *spec}
-	containers, _, _ := unstructured.NestedMap(ResizePatch(pod, to).Object, "spec") // ResizePatch always sets a map.
-	return jsonObject{"spec": containers}
+	return templateResources(spec, func(container string) map[string]any { return FormatResources(to.Containers[container]) })
+}
+
+// templateResources returns the pod template with the resources that format returns for its containers.
+func templateResources(spec *corev1.PodSpec, format func(container string) map[string]any) map[string]any {
+	return jsonObject{"spec": containersPatch(spec, format)}
+}
+
+// formatRestored returns amounts for a merge, with a null for each of the other amounts that is to be removed.
+func formatRestored(to, from rightsize.Resources) map[string]any {
+	out := FormatResources(to)
+	for kind, amounts := range FormatResources(from) {
+		list, _ := out[kind].(jsonObject)
+		if list == nil {
+			list = jsonObject{}
+		}
+
+		added, _ := amounts.(jsonObject)
+		for name := range added {
+			if _, kept := list[name]; !kept {
+				list[name] = nil
+			}
+		}
+
+		out[kind] = list
+	}
+
+	return out
 }
 
 // FormatResources returns requests and limits as quantities; absent amounts are left out.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/effectiveresources"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/units"
@@ -84,9 +85,10 @@ func (r SnapshotReader) readNodeRoom(ctx context.Context, name string) (units.Mi
 	}
 }
 
-// RequestsInForce returns the size that the pods of a workload should have, and the requests of single pods that were raised; ok is
-// false if adoption does not act on the workload. That includes a state that cannot be parsed, which a condition reports.
-func RequestsInForce(o client.Object) (size adoption.Size, raised []adoption.RaisedRequest, ok bool) {
+// RequestsInForce returns the size that the pods of a workload should have in a namespace with these LimitRanges, and the requests of
+// single pods that were raised; ok is false if adoption does not act on the workload. That includes a state that cannot be parsed, which
+// a condition reports.
+func RequestsInForce(o client.Object, ranges []corev1.LimitRange) (size adoption.Size, raised []adoption.RaisedRequest, ok bool) {
 	state, err := ReadState(o, analysisv1alpha1.AnalysisTypeResource)
 	if err != nil || state.Phase == adoption.Stopped || state.Phase == adoption.Withdrawing || OptedOut(o.GetLabels()) {
 		return size, nil, false
@@ -102,8 +104,9 @@ func RequestsInForce(o client.Object) (size adoption.Size, raised []adoption.Rai
 		return size, nil, false
 	}
 
+	spec := effectiveresources.NewPod(s.podSpec, ranges)
 	size.Containers = map[string]rightsize.Resources{}
-	for _, list := range [][]corev1.Container{s.podSpec.InitContainers, s.podSpec.Containers} {
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
 			size.Containers[list[i].Name] = ConvertResources(list[i].Resources)
 		}

@@ -107,7 +107,7 @@ func TestRequestsInForce(t *testing.T) {
 	d := &appsv1.Deployment{}
 	d.Spec.Template.Spec = podOn("", "x", "700m", "").Spec
 	cpu := func() units.MilliCPU {
-		size, _, ok := RequestsInForce(d)
+		size, _, ok := RequestsInForce(d, nil)
 		if c := size.Containers["app"].CPURequest; ok && c != nil {
 			return *c
 		}
@@ -117,6 +117,24 @@ func TestRequestsInForce(t *testing.T) {
 
 	if got := cpu(); got != 700 {
 		t.Errorf("%v, want that of the template", got)
+	}
+
+	limited := podOn("", "x", "700m", "").Spec
+	limited.Containers[0].Resources = corev1.ResourceRequirements{}
+	for _, name := range []corev1.ResourceName{"", corev1.ResourceCPU} {
+		ranges := []corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, DefaultRequest: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("400m")},
+		}}}}}
+		want := units.MilliCPU(400)
+		if name != "" { // A limit of the template comes first.
+			limited.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse("2")}
+			want = 2000
+		}
+
+		size, _, ok := RequestsInForce(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: limited}}}, ranges)
+		if got := size.Containers["app"].CPURequest; !ok || got == nil || *got != want {
+			t.Errorf("RequestsInForce without a request in the template = %s, want %d", size, want)
+		}
 	}
 
 	probe := adoption.State{Phase: adoption.Resting, Original: sizeOf(700), Current: sizeOf(500)}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/effectiveresources"
 	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/kube/podlimits"
 	"crane.io/crane/internal/kube/workload"
@@ -37,9 +38,8 @@ type TargetSnapshot struct {
 	Pods   []corev1.Pod
 
 	podSpec *corev1.PodSpec
-	// podMeta is the metadata of the pod template.
-	podMeta *metav1.ObjectMeta
-	limits  podlimits.Rules
+	// newPodSpec is the pod spec of new pods without adoption, with the defaults that the API server adds.
+	newPodSpec *corev1.PodSpec
 	// selector of its pods; nil for kinds without running pods.
 	selector *metav1.LabelSelector
 	replicas *int32
@@ -243,12 +243,32 @@ func (r SnapshotReader) readBudgets(ctx context.Context, s *TargetSnapshot) erro
 	return nil
 }
 
-// template returns the present size in the pod template, limited to what the sizes contain.
-func (s *TargetSnapshot) template(sizes ...adoption.Size) adoption.Size {
+// readNewPodSpec reads what pods get without adoption. Pods of an adopted workload do not say it.
+func (r SnapshotReader) readNewPodSpec(ctx context.Context, s *TargetSnapshot, adopted bool) error {
+	if s.podSpec == nil {
+		return nil
+	}
+
+	ranges, err := effectiveresources.LimitRanges(ctx, r.Live, s.Object.GetNamespace())
+	if err != nil {
+		return fmt.Errorf("reading the defaults of %s: %w", s, err)
+	}
+
+	s.newPodSpec = effectiveresources.NewPod(s.podSpec, ranges)
+	if !adopted {
+		s.newPodSpec = effectiveresources.WithObserved(s.newPodSpec, s.Pods)
+	}
+
+	return nil
+}
+
+// template returns the present size in the pod template, and effective that of new pods, both limited to what the sizes contain.
+func (s *TargetSnapshot) template(sizes ...adoption.Size) (template, effective adoption.Size) {
 	all := adoption.Size{}
 	for _, size := range sizes {
 		if size.Replicas != nil {
-			return adoption.Size{Replicas: new(ptr.Deref(s.replicas, 1))}
+			template = adoption.Size{Replicas: new(ptr.Deref(s.replicas, 1))}
+			return template, template
 		}
 
 		if all.Containers == nil {
@@ -260,8 +280,8 @@ func (s *TargetSnapshot) template(sizes ...adoption.Size) adoption.Size {
 	}
 
 	if s.podSpec == nil {
-		return adoption.Size{}
+		return adoption.Size{}, adoption.Size{}
 	}
 
-	return TemplateSize(s.podSpec, all)
+	return TemplateSize(s.podSpec, all), TemplateSize(s.newPodSpec, all)
 }

@@ -129,9 +129,9 @@ func owner(pod *corev1.Pod) (kind, name string, ok bool) {
 	return "", "", false
 }
 
-// patchOperations returns the pod with the adopted size, and the operations that set it. A container whose resources differ from the original template is left alone, because its
-// owner has changed it since.
-func patchOperations(pod *corev1.Pod, state adoption.State) (changed *corev1.Pod, out []podwebhook.Operation) {
+// patchOperations returns the operations that set the adopted size. A container whose resources differ from the original ones is left alone, because its
+// owner, or the default of a LimitRange, has changed since.
+func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operation {
 	size, ok := state.NewPodSize()
 	if !ok {
 		return pod, nil
@@ -147,7 +147,7 @@ func patchOperations(pod *corev1.Pod, state adoption.State) (changed *corev1.Pod
 			current := targetsnapshot.ConvertResources(c.Resources)
 
 			adopted, ok := size.Containers[c.Name]
-			if !ok || !sameResources(current, state.Original.Containers[c.Name]) || sameResources(current, adopted) {
+			if !ok || !isOriginal(state, c.Name, current) || sameResources(current, adopted) {
 				continue
 			}
 
@@ -162,6 +162,16 @@ func patchOperations(pod *corev1.Pod, state adoption.State) (changed *corev1.Pod
 	}
 
 	return changed, out
+}
+
+// isOriginal reports whether a new container has the resources of pods before adoption, or those of the template then: other webhooks may
+// change them before Crane's or after it.
+func isOriginal(state adoption.State, container string, current rightsize.Resources) bool {
+	if sameResources(current, state.Original.Containers[container]) {
+		return true
+	}
+
+	return state.Declared != nil && sameResources(current, state.Declared.Containers[container].WithDefaultRequests())
 }
 
 func guaranteed(pod *corev1.Pod) bool { return targetsnapshot.ConvertPod(pod).Guaranteed() }

@@ -5,7 +5,7 @@ package webhook
 
 import (
 	"encoding/json"
-	"errors"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,6 +83,37 @@ func TestMutate(t *testing.T) {
 		}
 		if !equality.Semantic.DeepEqual(before, c.pod) {
 			t.Errorf("%s: Mutate changed its argument, want operations alone", name)
+		}
+	}
+}
+
+// TestMutate_DefaultedRequest checks that a pod whose template has no request gets the adopted size: the API server and LimitRanges have
+// set the request by then, and another webhook may have changed it or may do so later.
+func TestMutate_DefaultedRequest(t *testing.T) {
+	const state = `{"phase":"Resting","earlier":{"containers":{"app":{"cpuRequest":%s,"cpuLimit":2000}}},` +
+		`"declared":{"containers":{"app":{"cpuLimit":2000}}},"current":{"containers":{"app":{"cpuRequest":300,"cpuLimit":2000}}}}`
+
+	for name, test := range map[string]struct {
+		original, request string
+		want              int
+	}{
+		"the default":              {"2000", "2", 1},
+		"set by another webhook":   {"1500", "1500m", 1},
+		"set later by a webhook":   {"1500", "2", 1},
+		"a default that changed":   {"2000", "1", 0},
+		"the adopted size already": {"2000", "300m", 0},
+	} {
+		pod := newPod("1", "1", func(p *corev1.Pod) {
+			p.Spec.Containers[1].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse(test.request)}
+			p.Spec.Containers[1].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("2")}
+		})
+
+		m := NewMutator(func(string, string, string) (Workload, bool, error) {
+			return Workload{Annotations: map[string]string{"analysis.crane.io/adoption": fmt.Sprintf(state, test.original)}}, true, nil
+		})
+
+		if got, err := m.Mutate(pod); err != nil || len(got) != test.want {
+			t.Errorf("%s: Mutate of a pod that requests %s returned operations %v and error %v, want %d", name, test.request, got, err, test.want)
 		}
 	}
 }

@@ -7,7 +7,7 @@
 //  1. The template.
 //  2. Defaulting by the API server: a limit without a request is also the request; likewise the limits of the pod level.
 //  3. The defaults of LimitRanges, which are set at the creation of a pod and so fill only what the first two leave open.
-//  4. The newest pod that nobody has resized since its creation: other webhooks add requests, and whole containers.
+//  4. The newest pod, if possible one that was not resized since its creation: other webhooks add requests, and whole containers.
 //
 // A running pod comes last because it may have a size that Crane, a person or a VerticalPodAutoscaler set, whereas the first three are
 // what the next pod gets.

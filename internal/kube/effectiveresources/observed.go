@@ -11,9 +11,10 @@ import (
 )
 
 // WithObserved returns the spec of NewPod with what it leaves open, as the newest of the pods says: the requests and limits of
-// CPU and memory, and containers that were injected. Pods that were resized since their creation do not count.
+// CPU and memory, and containers that were injected. A pod that was resized since its creation counts only if all were: amounts cannot be
+// removed in place, so it has had those that it has, if not their values.
 func WithObserved(spec *corev1.PodSpec, pods []corev1.Pod) *corev1.PodSpec {
-	newest := newestUnresized(pods)
+	newest := newestPod(pods)
 	if newest == nil {
 		return spec
 	}
@@ -56,11 +57,15 @@ func withObserved(containers, observed []corev1.Container) []corev1.Container {
 	return containers
 }
 
-// newestUnresized returns the newest pod that has the resources of its creation; nil for none.
-func newestUnresized(pods []corev1.Pod) *corev1.Pod {
+// newestPod returns the newest pod, one that was not resized before one that was; nil for none.
+func newestPod(pods []corev1.Pod) *corev1.Pod {
 	var newest *corev1.Pod
 	for i := range pods {
-		if p := &pods[i]; !Resized(p) && (newest == nil || newest.CreationTimestamp.Before(&p.CreationTimestamp)) {
+		p := &pods[i]
+		switch {
+		case newest == nil || resized(newest) && !resized(p):
+			newest = p
+		case resized(newest) == resized(p) && newest.CreationTimestamp.Before(&p.CreationTimestamp):
 			newest = p
 		}
 	}
@@ -68,7 +73,7 @@ func newestUnresized(pods []corev1.Pod) *corev1.Pod {
 	return newest
 }
 
-// Resized reports whether the resources of a pod were changed in place since its creation, by Crane or by another client.
-func Resized(pod *corev1.Pod) bool {
+// resized reports whether the resources of a pod were changed in place since its creation, by Crane or by another client.
+func resized(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Subresource == "resize" })
 }

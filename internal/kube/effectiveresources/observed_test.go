@@ -49,7 +49,10 @@ func TestWithObserved(t *testing.T) {
 			"not a resized pod", nil, []corev1.Pod{podOf(9, cpu("2")), podOf(1, cpu("1"), "", "resize")},
 			map[string]corev1.ResourceList{"app requests": cpu("2"), "proxy requests": cpu("50m")},
 		},
-		{"resized pods alone", nil, []corev1.Pod{podOf(1, cpu("1"), "resize")}, map[string]corev1.ResourceList{}},
+		{
+			"the newest of resized pods", nil, []corev1.Pod{podOf(1, cpu("1"), "resize"), podOf(5, cpu("2"), "resize")},
+			map[string]corev1.ResourceList{"app requests": cpu("1"), "proxy requests": cpu("50m")},
+		},
 		{
 			"the template first", cpu("500m"), []corev1.Pod{podOf(1, cpu("1"))},
 			map[string]corev1.ResourceList{"app requests": cpu("500m"), "proxy requests": cpu("50m")},

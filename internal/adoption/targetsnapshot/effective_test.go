@@ -1,0 +1,149 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package targetsnapshot
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/rightsize"
+)
+
+func cpuList(text string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse(text)}
+}
+
+// setResources sets the resources of the template of the fixture and of its pod.
+func setResources(t *testing.T, c client.Client, template, pod corev1.ResourceRequirements) {
+	t.Helper()
+
+	var d appsv1.Deployment
+	var p corev1.Pod
+	for name, o := range map[string]client.Object{"web": &d, "web-1-a": &p} {
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	d.Spec.Template.Spec.Containers[0].Resources = template
+	p.Spec.Containers[0].Resources = pod
+	for _, o := range []client.Object{&d, &p} {
+		if err := c.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestEffectiveSize checks that the first change of a workload starts from what its pods request, wherever that is from.
+func TestEffectiveSize(t *testing.T) {
+	defaults := &corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "defaults"},
+		Spec:       corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, DefaultRequest: cpuList("2")}}},
+	}
+
+	for _, test := range []struct {
+		name          string
+		others        []client.Object
+		template, pod corev1.ResourceRequirements
+	}{
+		{"a limit", nil, corev1.ResourceRequirements{Limits: cpuList("2")}, corev1.ResourceRequirements{Requests: cpuList("2"), Limits: cpuList("2")}},
+		{"a LimitRange", []client.Object{defaults}, corev1.ResourceRequirements{}, corev1.ResourceRequirements{Requests: cpuList("2")}},
+		{"a webhook", nil, corev1.ResourceRequirements{}, corev1.ResourceRequirements{Requests: cpuList("2")}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p, rec := newFixture(t, test.others...)
+			setResources(t, p.Live.(client.Client), test.template, test.pod)
+			rec.Status.RecommendedValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target: {cpu: 300m}\n"
+			p.Settings.Policy.Step = 0.2
+
+			got, err := p.Preview(t.Context(), rec, nil, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			state := got.Plan.State
+			if cpu := state.Current.Containers["app"].CPURequest; state.Steps != 1 || cpu == nil || *cpu != 1600 {
+				t.Errorf("Preview: step %d to %s (%s), want step 1 to 1600m of 2 cores", state.Steps, state.Current, got.Plan.Summary)
+			}
+
+			if cpu := state.Original.Containers["app"].CPURequest; cpu == nil || *cpu != 2000 {
+				t.Errorf("Preview: original size %s, want 2 cores, which pods get back when adoption is switched off", state.Original)
+			}
+
+			if state.Declared == nil || state.Declared.Containers["app"].CPURequest != nil {
+				t.Errorf("Preview: size of the template %v, want it without a request", state.Declared)
+			}
+		})
+	}
+}
+
+// TestEffectiveSizeOfAdopted checks that a size that adoption gave to pods is not taken for what they had before.
+func TestEffectiveSizeOfAdopted(t *testing.T) {
+	p, rec := newFixture(t)
+	setResources(t, p.Live.(client.Client), corev1.ResourceRequirements{}, corev1.ResourceRequirements{Requests: cpuList("300m")})
+
+	before := adoption.State{Phase: adoption.Resting, Original: sizeOf(0), Previous: sizeOf(0), Current: sizeOf(300)}
+	before.Original.Containers["app"] = rightsize.Resources{}
+	text, err := before.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var d appsv1.Deployment
+	if err := p.Live.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &d); err != nil {
+		t.Fatal(err)
+	}
+
+	d.Annotations = map[string]string{analysisv1alpha1.AnnotationAdoption: text}
+	if err := p.Live.(client.Client).Update(t.Context(), &d); err != nil {
+		t.Fatal(err)
+	}
+
+	got, err := p.Preview(t.Context(), rec, nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if cpu := got.Plan.State.Original.Containers["app"].CPURequest; cpu != nil {
+		t.Errorf("Preview: original size %s, want none: the pods have what adoption gave them", got.Plan.State.Original)
+	}
+}
+
+// TestRestoreTemplate checks that a restored template loses the amounts that adoption had added.
+func TestRestoreTemplate(t *testing.T) {
+	s := &TargetSnapshot{Object: &appsv1.Deployment{}, podSpec: &corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}, {Name: "side"}}}}
+	cpu := func(request, limit int64) rightsize.Resources {
+		list := corev1.ResourceRequirements{Limits: cpuList(apiresource.NewMilliQuantity(limit, apiresource.DecimalSI).String())}
+		if request > 0 {
+			list.Requests = cpuList(apiresource.NewMilliQuantity(request, apiresource.DecimalSI).String())
+		}
+
+		return ConvertResources(list)
+	}
+
+	written := adoption.Size{Containers: map[string]rightsize.Resources{"app": cpu(300, 2000), "side": cpu(100, 100)}}
+	declared := adoption.Size{Containers: map[string]rightsize.Resources{"app": cpu(0, 2000), "side": {}}}
+	before := adoption.State{Owner: "kubectl", Template: &written}
+
+	request := s.TemplateRequest(analysisv1alpha1.AnalysisTypeResource, adoption.Plan{Template: &declared, RestoreTemplate: true}, before)
+	got, err := json.Marshal(request.Body.Object["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	const want = `{"template":{"spec":{"containers":[{"name":"app","resources":{"limits":{"cpu":"2"},"requests":{"cpu":null}}},` +
+		`{"name":"side","resources":{"limits":{"cpu":null},"requests":{"cpu":null}}}]}}}`
+	if string(got) != want {
+		t.Errorf("TemplateRequest to restore the template:\n%s, want\n%s", got, want)
+	}
+}
