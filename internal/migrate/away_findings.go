@@ -139,8 +139,12 @@ func (c *craneObjects) templates() []TemplateRequests {
 func (t TemplateRequests) compare(template map[string]any, pods []*Object) {
 	name, _ := template["name"].(string)
 	want, _, _ := unstructured.NestedMap(template, "resources", "requests")
+	limits, _, _ := unstructured.NestedMap(template, "resources", "limits")
 	for _, kind := range []string{"cpu", "memory"} {
 		templateRequest, ok := want[kind]
+		if !ok { // The API server makes the limit the request too.
+			templateRequest, ok = limits[kind]
+		}
 		if !ok {
 			continue // defaults of the namespace may have set it
 		}
