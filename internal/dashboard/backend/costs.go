@@ -193,7 +193,7 @@ type workloadLabels struct {
 const maxLabelKeys = 30
 
 func (v *costView) readLabels(ctx context.Context) (*workloadLabels, error) {
-	all, err := v.Personal.ListWorkloads(ctx, nil)
+	all, err := v.Personal.ListWorkloads(ctx, nil, func(error) {})
 	if errors.Is(err, clusteraccess.ErrNoKubeconfig) {
 		return nil, dashboard.NotServed("labels are read from the Kubernetes API, and there is no kubeconfig", "group by namespace or workload")
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -174,6 +175,7 @@ func (a *Access) Lister() (lister *workload.Lister, host string, err error) {
 	direct := workload.Source{Reader: c, PageSize: PageSize}
 	return &workload.Lister{
 		Sources: func(schema.GroupVersionKind) workload.Source { return direct }, Scales: c, Scheme: scheme,
+		WithoutDefaults: func(error) {},
 	}, config.Host, nil
 }
 
@@ -193,9 +195,13 @@ func listFrom[T any](k *Access, list func(*workload.Lister) (T, error)) (T, erro
 	return found, nil
 }
 
-// ListWorkloads lists the workloads of the namespaces.
-func (a *Access) ListWorkloads(ctx context.Context, namespaces []string) ([]workload.Workload, error) {
-	return listFrom(a, func(l *workload.Lister) ([]workload.Workload, error) { return l.Inventory(ctx, namespaces) })
+// ListWorkloads lists the workloads of the namespaces. withoutDefaults is called once where LimitRanges may not be read.
+func (a *Access) ListWorkloads(ctx context.Context, namespaces []string, withoutDefaults func(error)) ([]workload.Workload, error) {
+	return listFrom(a, func(l *workload.Lister) ([]workload.Workload, error) {
+		var once sync.Once
+		l.WithoutDefaults = func(err error) { once.Do(func() { withoutDefaults(err) }) }
+		return l.Inventory(ctx, namespaces)
+	})
 }
 
 // ListConstraints lists the nodes, and the autoscalers of the namespaces.

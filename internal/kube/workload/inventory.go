@@ -176,7 +176,7 @@ func (l *Lister) fromSample(ctx context.Context, s sample) (Workload, error) {
 		return Workload{}, fmt.Errorf("reading pod %s: %w", s.pod, err)
 	}
 
-	return Workload{Ref: s.owner, Containers: containers(&pod.Spec)}, nil
+	return Workload{Ref: s.owner}.withPod(&pod.Spec, &pod.Spec), nil
 }
 
 // withoutVersion returns a reference that is comparable across the versions of one group.

@@ -27,11 +27,11 @@ type Source struct {
 	PageSize int64
 }
 
-// CachedSources returns a cache for nodes, HorizontalPodAutoscalers and watched workloads, and the API server for all else.
+// CachedSources returns a cache for nodes, HorizontalPodAutoscalers, LimitRanges and watched workloads, and the API server for all else.
 func CachedSources(cached, live client.Reader, pageSize int64) func(schema.GroupVersionKind) Source {
 	return func(kind schema.GroupVersionKind) Source {
 		watched := slices.ContainsFunc(WatchedKinds(), func(w WatchedKind) bool { return w.GVK == kind })
-		if watched || kind.Kind == "Node" || kind.Kind == "HorizontalPodAutoscaler" {
+		if watched || slices.Contains([]string{"Node", "HorizontalPodAutoscaler", "LimitRange"}, kind.Kind) {
 			return Source{Reader: cached}
 		}
 
@@ -48,6 +48,9 @@ type Lister struct {
 	Scales client.SubResourceClientConstructor
 	// Scheme has the built-in kinds; all others are read as unstructured objects.
 	Scheme *runtime.Scheme
+	// WithoutDefaults is called where the LimitRanges of a namespace may not be read; workloads are listed without their defaults then.
+	// Without it, that is an error.
+	WithoutDefaults func(error)
 }
 
 // Query selects the workloads to list. Empty fields select everything.
@@ -60,8 +63,9 @@ type Query struct {
 
 // List calls visit with each workload that the query selects. An error of visit ends the list and is returned.
 func (l *Lister) List(ctx context.Context, q Query, visit func(Workload) error) error {
+	defaults := l.newDefaults(q.Namespace)
 	return l.each(ctx, q, func(obj client.Object) error {
-		w, err := l.read(ctx, obj, q.Kind)
+		w, err := l.read(ctx, obj, q.Kind, defaults)
 		if err != nil {
 			return err
 		}
@@ -72,8 +76,9 @@ func (l *Lister) List(ctx context.Context, q Query, visit func(Workload) error) 
 
 // ListEach is like List but continues if one object cannot be read: visit gets its metadata and the error.
 func (l *Lister) ListEach(ctx context.Context, q Query, visit func(Workload, error) error) error {
+	defaults := l.newDefaults(q.Namespace)
 	return l.each(ctx, q, func(obj client.Object) error {
-		w, err := l.read(ctx, obj, q.Kind)
+		w, err := l.read(ctx, obj, q.Kind, defaults)
 		if err != nil {
 			if ctx.Err() != nil {
 				return err
@@ -110,7 +115,7 @@ func (l *Lister) Get(ctx context.Context, kind schema.GroupVersionKind, key clie
 		return Workload{}, fmt.Errorf("reading %s %s, which has no namespace: %w", kind.Kind, key, apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, key.Name))
 	}
 
-	return l.read(ctx, obj, kind)
+	return l.read(ctx, obj, kind, l.newDefaults(key.Namespace))
 }
 
 // ExplainNotFound replaces the error for a path that the API server does not serve by a NoKindMatchError, and returns any other error as it
@@ -124,8 +129,13 @@ func ExplainNotFound(err error, kind schema.GroupVersionKind) error {
 }
 
 // read converts an object to a workload, by its template or, failing that, by its scale and one of its pods.
-func (l *Lister) read(ctx context.Context, obj client.Object, kind schema.GroupVersionKind) (Workload, error) {
-	w, err := FromObject(obj, kind)
+func (l *Lister) read(ctx context.Context, obj client.Object, kind schema.GroupVersionKind, defaults *defaults) (Workload, error) {
+	ranges, err := defaults.of(ctx, obj.GetNamespace())
+	if err != nil {
+		return Workload{}, err
+	}
+
+	w, err := FromObject(obj, kind, ranges)
 	if errors.Is(err, ErrNoTemplate) && l.Scales != nil {
 		return l.fromScale(ctx, obj, kind)
 	}
@@ -161,7 +171,7 @@ func (l *Lister) fromScale(ctx context.Context, obj client.Object, kind schema.G
 	}
 
 	if len(pods.Items) > 0 {
-		w.Containers = containers(&pods.Items[0].Spec)
+		w = w.withPod(&pods.Items[0].Spec, &pods.Items[0].Spec)
 	}
 
 	return w, nil

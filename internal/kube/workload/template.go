@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/internal/kube/effectiveresources"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/units"
 )
@@ -26,9 +27,9 @@ import (
 var ErrNoTemplate = errors.New("no pod template")
 
 // FromObject converts an object of a built-in kind, or an unstructured one whose pod template is at spec.template or
-// spec.jobTemplate.spec.template. gvk is its kind, because objects out of a typed list have none. The error wraps ErrNoTemplate
-// if the object has no template.
-func FromObject(obj client.Object, gvk schema.GroupVersionKind) (Workload, error) {
+// spec.jobTemplate.spec.template. gvk is its kind, because objects out of a typed list have none. ranges are the LimitRanges of its
+// namespace. The error wraps ErrNoTemplate if the object has no template.
+func FromObject(obj client.Object, gvk schema.GroupVersionKind, ranges []corev1.LimitRange) (Workload, error) {
 	w := fromMeta(obj, gvk)
 	spec, replicas, err := podSpec(obj)
 	if err != nil {
@@ -37,9 +38,11 @@ func FromObject(obj client.Object, gvk schema.GroupVersionKind) (Workload, error
 
 	w.Replicas = replicas
 	w.Available = available(obj)
-	w.Containers = containers(spec)
+	if _, isPod := obj.(*corev1.Pod); isPod {
+		return w.withPod(spec, spec), nil // A LimitRange does not change a pod that exists.
+	}
 
-	return w, nil
+	return w.withPod(spec, effectiveresources.NewPod(spec, ranges)), nil
 }
 
 // available returns the number of available pods in the workload's status, nil if it has none.
@@ -163,8 +166,18 @@ func unstructuredPodSpec(obj *unstructured.Unstructured) (*corev1.PodSpec, int32
 	return nil, 0, ErrNoTemplate
 }
 
-// containers returns init and sidecar containers first, in start order.
-func containers(spec *corev1.PodSpec) []Container {
+// withPod returns the workload with the resources of its pods, and the containers of its template.
+func (w Workload) withPod(template, pod *corev1.PodSpec) Workload {
+	w.Containers = containers(template, pod)
+	if pod.Resources != nil {
+		w.PodLevel = resources(pod.Resources.Requests)
+	}
+
+	return w
+}
+
+// containers returns init and sidecar containers first, in start order, with the resources that they have in pods.
+func containers(spec, pod *corev1.PodSpec) []Container {
 	out := make([]Container, 0, len(spec.InitContainers)+len(spec.Containers))
 	for i := range spec.InitContainers {
 		role := Init
@@ -172,17 +185,17 @@ func containers(spec *corev1.PodSpec) []Container {
 			role = Sidecar
 		}
 
-		out = append(out, container(&spec.InitContainers[i], role))
+		out = append(out, container(&spec.InitContainers[i], &pod.InitContainers[i], role))
 	}
 
 	for i := range spec.Containers {
-		out = append(out, container(&spec.Containers[i], App))
+		out = append(out, container(&spec.Containers[i], &pod.Containers[i], App))
 	}
 
 	return out
 }
 
-func container(c *corev1.Container, role Role) Container {
+func container(c, inPod *corev1.Container, role Role) Container {
 	restarts := slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
 		return p.ResourceName == corev1.ResourceCPU && p.RestartPolicy == corev1.RestartContainer
 	})
@@ -192,8 +205,8 @@ func container(c *corev1.Container, role Role) Container {
 		Role:           role,
 		JVM:            jvm(c),
 		RestartsForCPU: restarts,
-		Requests:       resources(c.Resources.Requests),
-		Limits:         resources(c.Resources.Limits),
+		Requests:       resources(inPod.Resources.Requests),
+		Limits:         resources(inPod.Resources.Limits),
 		Declared:       declared(c.Resources),
 	}
 }
@@ -202,7 +215,16 @@ func container(c *corev1.Container, role Role) Container {
 func declared(r corev1.ResourceRequirements) Declared {
 	d := Declared{Requests: len(r.Requests) > 0, Limits: len(r.Limits) > 0}
 	d.Resources = d.Requests || d.Limits || len(r.Claims) > 0
+	d.ZeroCPU = isZero(r.Requests, corev1.ResourceCPU)
+	d.ZeroMemory = isZero(r.Requests, corev1.ResourceMemory)
+
 	return d
+}
+
+// isZero reports whether a list has an amount of 0 of a resource.
+func isZero(list corev1.ResourceList, name corev1.ResourceName) bool {
+	q, ok := list[name]
+	return ok && q.IsZero()
 }
 
 // jvm returns the settings of a Java heap. Values from ConfigMaps and Secrets are not read.

@@ -6,6 +6,7 @@
 package workload
 
 import (
+	"cmp"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,7 +21,7 @@ import (
 )
 
 // Workload is the information of a source about a workload, without its usage: identity, desired number of pods, and the requests
-// and limits of each container of its pod template.
+// and limits that each container of its pod template has in pods, see package effectiveresources.
 type Workload struct {
 	Ref
 	// UID is empty if the source is not the Kubernetes API.
@@ -42,9 +43,11 @@ type Workload struct {
 	Available *int32
 	// Containers are those of the pod template, init containers first, in the order of the template.
 	Containers []Container
+	// PodLevel are the requests of pods as a whole, which stand for those of their containers; 0 without any.
+	PodLevel Resources
 }
 
-// Container is one container of a pod template.
+// Container is one container of a pod template, with the resources that it has in pods.
 type Container struct {
 	Name     string    `json:"name"`
 	Role     Role      `json:"role"`
@@ -58,9 +61,13 @@ type Container struct {
 	RestartsForCPU bool `json:"-"`
 }
 
-// Declared lists which parts of its resources a container has, with any content: patches must add missing parts and must not
-// remove resources that Crane does not manage, such as storage or claims of devices.
-type Declared struct{ Resources, Requests, Limits bool }
+// Declared lists which parts of its resources the template of a container has, with any content: patches must add missing parts and
+// must not remove resources that Crane does not manage, such as storage or claims of devices.
+type Declared struct {
+	Resources, Requests, Limits bool
+	// ZeroCPU and ZeroMemory report a request of 0, which is not missing: a limit does not replace it.
+	ZeroCPU, ZeroMemory bool
+}
 
 // Resources are amounts of the resources that Crane sizes. Zero means unset: Kubernetes treats a request of 0 like a missing one,
 // and a limit of 0 as no limit.
@@ -93,8 +100,8 @@ func (w Workload) Subject() rightsize.Subject {
 	}
 }
 
-// PodRequests returns the sum of the requests of the containers that run for the life of a pod; unrequested is the name of the
-// first of them without a CPU or memory request, empty if all have both.
+// PodRequests returns the requests of a pod: of the pod level where it has them, else the sum of the containers that run for the life of
+// the pod; unrequested is the name of the first of these without a CPU or memory request that no pod level replaces, empty for none.
 func (w Workload) PodRequests() (sum Resources, unrequested string) {
 	for _, c := range w.Containers {
 		if c.Role == Init {
@@ -104,10 +111,13 @@ func (w Workload) PodRequests() (sum Resources, unrequested string) {
 		sum.CPU += c.Requests.CPU
 		sum.Memory += c.Requests.Memory
 
-		if unrequested == "" && (c.Requests.CPU == 0 || c.Requests.Memory == 0) {
+		if unrequested == "" && (c.Requests.CPU == 0 && w.PodLevel.CPU == 0 || c.Requests.Memory == 0 && w.PodLevel.Memory == 0) {
 			unrequested = c.Name
 		}
 	}
+
+	sum.CPU = cmp.Or(w.PodLevel.CPU, sum.CPU)
+	sum.Memory = cmp.Or(w.PodLevel.Memory, sum.Memory)
 
 	return sum, unrequested
 }

@@ -85,7 +85,7 @@ func TestFromObject(t *testing.T) {
 		"Rollout": {rollout, 4},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			got, err := FromObject(c.obj, schema.GroupVersionKind{Group: "g", Version: "v1", Kind: kind})
+			got, err := FromObject(c.obj, schema.GroupVersionKind{Group: "g", Version: "v1", Kind: kind}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestFromObject_WithoutTemplate(t *testing.T) {
 		"a quantity that is no one": {custom(map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "a", "resources": map[string]any{"requests": map[string]any{"cpu": "many"}}}}}}}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := FromObject(c.obj, schema.GroupVersionKind{Kind: "K"})
+			_, err := FromObject(c.obj, schema.GroupVersionKind{Kind: "K"}, nil)
 			if err == nil || errors.Is(err, ErrNoTemplate) != c.noTemplate {
 				t.Errorf("error %v; want one, ErrNoTemplate %t", err, c.noTemplate)
 			}
@@ -194,7 +194,7 @@ func TestFromObject_Owned(t *testing.T) {
 		"Pod":         {&corev1.Pod{ObjectMeta: owned}, true},
 		"StatefulSet": {&appsv1.StatefulSet{ObjectMeta: owned}, false},
 	} {
-		w, err := FromObject(c.obj, schema.GroupVersionKind{Kind: kind})
+		w, err := FromObject(c.obj, schema.GroupVersionKind{Kind: kind}, nil)
 		if err != nil || w.Owned != c.want {
 			t.Errorf("FromObject of an owned %s: owned %t, %v, want %t", kind, w.Owned, err, c.want)
 		}

@@ -106,7 +106,7 @@ func Find(ctx context.Context, c client.Client, defaultNamespace, name string) (
 	}
 
 	direct := workload.Source{Reader: c, PageSize: clusteraccess.PageSize}
-	lister := &workload.Lister{Sources: func(schema.GroupVersionKind) workload.Source { return direct }, Scales: c, Scheme: c.Scheme()}
+	lister := &workload.Lister{Sources: func(schema.GroupVersionKind) workload.Source { return direct }, Scales: c, Scheme: c.Scheme(), WithoutDefaults: func(error) {}}
 	all, err := lister.Inventory(ctx, namespaces)
 	if err != nil {
 		return workload.Workload{}, fmt.Errorf("listing workloads: %w", err)

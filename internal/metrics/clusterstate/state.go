@@ -71,7 +71,9 @@ func (s *State) ReportSources() Sources {
 // Workloads lists the workloads. If the user selected a cluster, failing to reach it is an error; a cluster of the
 // default kubeconfig falls back to Prometheus.
 func (s *State) Workloads(ctx context.Context) ([]workload.Workload, error) {
-	found, err := s.Access.ListWorkloads(ctx, s.namespaces)
+	found, err := s.Access.ListWorkloads(ctx, s.namespaces, func(err error) {
+		s.Note(fmt.Sprintf("Warning: %v; a request that a LimitRange sets by default counts as not set", err))
+	})
 	switch {
 	case err == nil:
 		s.Sources.Workloads = s.Access.ServerName()

@@ -128,18 +128,18 @@ func peakMemory(p *rightsize.Profile, date series.Day) units.Bytes {
 	return 0
 }
 
-// CurrentResources returns the current requests and limits of a container; those that are not set are nil.
+// CurrentResources returns the current requests and limits of a container; those that are not set are nil, and a request of 0 is 0.
 func CurrentResources(c workload.Container) rightsize.Resources {
 	return rightsize.Resources{
-		CPURequest:    pointerIfSet(c.Requests.CPU),
-		CPULimit:      pointerIfSet(c.Limits.CPU),
-		MemoryRequest: pointerIfSet(c.Requests.Memory),
-		MemoryLimit:   pointerIfSet(c.Limits.Memory),
+		CPURequest:    pointerIfSet(c.Requests.CPU, c.Declared.ZeroCPU),
+		CPULimit:      pointerIfSet(c.Limits.CPU, false),
+		MemoryRequest: pointerIfSet(c.Requests.Memory, c.Declared.ZeroMemory),
+		MemoryLimit:   pointerIfSet(c.Limits.Memory, false),
 	}
 }
 
-func pointerIfSet[T units.MilliCPU | units.Bytes](v T) *T {
-	if v == 0 {
+func pointerIfSet[T units.MilliCPU | units.Bytes](v T, zero bool) *T {
+	if v == 0 && !zero {
 		return nil
 	}
 

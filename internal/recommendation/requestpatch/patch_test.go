@@ -72,7 +72,7 @@ func fixtureDeployment() *appsv1.Deployment {
 func patchFixtureReport(t *testing.T) *sizereport.Report {
 	t.Helper()
 
-	w, err := workload.FromObject(fixtureDeployment(), schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
+	w, err := workload.FromObject(fixtureDeployment(), schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

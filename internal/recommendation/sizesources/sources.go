@@ -77,14 +77,7 @@ func templateSource(w workload.Workload) Source {
 		Why:      "nothing else sets requests",
 	}
 
-	var sum workload.Resources
-	for _, c := range w.Containers {
-		if c.Role != workload.Init {
-			sum.CPU += c.Requests.CPU
-			sum.Memory += c.Requests.Memory
-		}
-	}
-
+	sum, _ := w.PodRequests()
 	out.setRequests(sum)
 	return out
 }

@@ -77,3 +77,27 @@ func TestDecide_LargestNode(t *testing.T) {
 		}
 	}
 }
+
+// TestDecide_RequestOfALimit checks that a limit without a request, which is the request of pods, is held and compared like one.
+func TestDecide_RequestOfALimit(t *testing.T) {
+	cpu := units.MilliCPU(2000)
+	memory := units.Bytes(1 << 30)
+	decide := func(current rightsize.Resources) Plan {
+		return Decide(Input{
+			Policy: policy(t), Now: now, Autoscaler: &Autoscaler{Name: "web", Targets: []Target{{Percent: 60}}},
+			Containers: []Container{{Name: "a", Profile: used(10, 0.3, 100<<20), Current: current, HPA: &rightsize.HPA{CPUUtilization: 0.6}}},
+		})
+	}
+
+	want := decide(rightsize.Resources{CPURequest: &cpu, CPULimit: &cpu, MemoryRequest: &memory, MemoryLimit: &memory})
+	got := decide(rightsize.Resources{CPULimit: &cpu, MemoryLimit: &memory})
+	if got.Description != want.Description || !strings.Contains(got.Description, "cpu stays 2 (an autoscaler acts at 60 %") {
+		t.Errorf("Decide without requests beside limits:\n%s, want as with them:\n%s", got.Description, want.Description)
+	}
+
+	// A request of 0 is one that the owner has set.
+	none := units.MilliCPU(0)
+	if got := decide(rightsize.Resources{CPURequest: &none, CPULimit: &cpu}).Containers[0]; *got.Current.CPURequest != 0 || *got.Target.CPURequest >= 2000 {
+		t.Errorf("Decide with a request of 0: request %d -> %d, want 0 and less than the limit", *got.Current.CPURequest, *got.Target.CPURequest)
+	}
+}

@@ -47,6 +47,7 @@ type Container struct {
 	Sidecar bool
 	// Profile is the usage of the container over all pods; nil if there is none.
 	Profile *rightsize.Profile
+	// Current are the requests and limits in pods.
 	Current rightsize.Resources
 	OOMs    []rightsize.OOM
 	// Job marks a container of a job: the peak of a run is a sample.
@@ -85,6 +86,7 @@ type Plan struct {
 
 // Decide sizes each container. It has no side effects.
 func Decide(in Input) Plan {
+	in.Containers = withDefaultRequests(in.Containers)
 	var plan Plan
 	learning := false
 	unseen := ""
@@ -141,6 +143,16 @@ func Decide(in Input) Plan {
 	return plan
 }
 
+// withDefaultRequests returns the containers with the requests that pods have because of limits.
+func withDefaultRequests(containers []Container) []Container {
+	out := slices.Clone(containers)
+	for i := range out {
+		out[i].Current = out[i].Current.WithDefaultRequests()
+	}
+
+	return out
+}
+
 // isSized reports whether a container is sized: all but init containers without an observed run.
 func (in Input) isSized(c Container) bool {
 	return !c.Init || len(c.Profile.Window(in.Now, max(in.Policy.CPU.Window, in.Policy.Memory.Window))) > 0
@@ -148,6 +160,7 @@ func (in Input) isSized(c Container) bool {
 
 // CollectEvidence replays the policy over the history of each container that Decide sizes, in the same order.
 func CollectEvidence(in Input) []rightsize.Evidence {
+	in.Containers = withDefaultRequests(in.Containers)
 	var all []rightsize.Evidence
 	for _, c := range in.Containers {
 		if in.isSized(c) {

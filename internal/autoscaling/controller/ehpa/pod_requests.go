@@ -19,7 +19,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/autoscaling/hpametrics"
-	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/kube/effectiveresources"
 	"crane.io/crane/internal/kube/workload"
 )
 
@@ -156,11 +156,16 @@ func (r *PodRequestReader) list(ctx context.Context, namespace string, target wo
 		}
 	}
 
-	if len(out) == 0 && target.Template != nil {
-		out = []corev1.Pod{{Spec: *target.Template}}
+	if len(out) > 0 || target.Template == nil {
+		return out, nil
 	}
 
-	return out, nil
+	ranges, err := effectiveresources.LimitRanges(ctx, r.Pods, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("reading the defaults of the pods of the target: %w", err)
+	}
+
+	return []corev1.Pod{{Spec: *effectiveresources.NewPod(target.Template, ranges)}}, nil
 }
 
 func meanRequest(pods []corev1.Pod, key requestKey) podRequest {

@@ -83,6 +83,40 @@ func TestForecastTargetFollowsPods(t *testing.T) {
 	}
 }
 
+// TestRequestOfNextPod checks that a target without pods counts with what its next pod requests: because of a limit, or of a LimitRange.
+func TestRequestOfNextPod(t *testing.T) {
+	list := func(cpu string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	}
+	defaults := &corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "defaults"},
+		Spec:       corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, DefaultRequest: list("1")}}},
+	}
+
+	for name, test := range map[string]struct {
+		resources corev1.ResourceRequirements
+		want      string
+	}{
+		"limit":      {corev1.ResourceRequirements{Limits: list("2")}, "600m"},
+		"LimitRange": {corev1.ResourceRequirements{}, "300m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deployment("web", 0)
+			d.Spec.Template.Spec.Containers[0].Resources = test.resources
+			b := newFixture(t, d, defaults, web(func(e *scaler) {
+				e.Spec.Metrics = []autoscalingv2.MetricSpec{utilization(corev1.ResourceCPU, 30)}
+			}))
+			b.reconcile(t, "web")
+			b.writeForecast(t, "ehpa-web", "0.5", 3)
+
+			e, _ := b.reconcile(t, "web")
+			if got := forecastTarget(b.hpa(t, "ehpa-web")); got != test.want {
+				t.Errorf("target of a pod at 30 %% of its request: %s, want %s; %+v", got, test.want, e.Status.Conditions)
+			}
+		})
+	}
+}
+
 // TestPodRequestsAreReread checks that the requests of pods are read once a minute, and at once after a change of the autoscaler.
 func TestPodRequestsAreReread(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), runningPod("a", "500m"), web())

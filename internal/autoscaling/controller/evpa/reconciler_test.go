@@ -365,6 +365,29 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestModes_RequestOfALimit checks that the request that pods have because of a limit is not lowered where lowering is off, and that it is
+// the current request of the decision.
+func TestModes_RequestOfALimit(t *testing.T) {
+	d := deployment("", "512Mi")
+	d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	off := autoscalingv1alpha1.ScaleModeOff
+	f := newFixture(t, d, newAutoscaler(autoscalingv1alpha1.UpdateModeAuto, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+		e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{{
+			ContainerName: "*", ScaleDownPolicy: &autoscalingv1alpha1.ContainerScalingPolicy{ScaleMode: &off},
+		}}}
+	}))
+
+	got := findDecision(f.reconcile(), corev1.ResourceCPU)
+	if got.Action == autoscalingv1alpha1.VerticalActionRaise || got.Action == autoscalingv1alpha1.VerticalActionLower {
+		t.Errorf("decision with lowering off %+v, want neither a raise nor a lowering of the 2 cores of the pods", got)
+	}
+
+	rec := f.recommendation()
+	if rec != nil && !strings.Contains(rec.Status.RecommendedValue, `cpu: "2"`) {
+		t.Errorf("Recommendation with lowering off: %s, want the 2 cores of the pods", rec.Status.RecommendedValue)
+	}
+}
+
 // TestUnknownMode checks that an unknown mode is reported and nothing is applied.
 func TestUnknownMode(t *testing.T) {
 	f := newFixture(t, deployment("1", "512Mi"), newAutoscaler("InPlaceOrRecreate"))
