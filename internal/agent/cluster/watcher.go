@@ -136,14 +136,12 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return nil
 	}
 
-	var reflectors sync.WaitGroup
-	// Reflectors log every attempt; logProblems logs changes.
+	// Reflectors log every attempt; logProblems logs changes. Nothing waits for them at the end: between two attempts of a watch client-go
+	// sleeps up to the longest backoff without heed to ctx.
 	reflectorCtx := klog.NewContext(ctx, logr.Discard())
 	for _, r := range w.reflectors() {
-		reflectors.Go(func() { r.RunWithContext(reflectorCtx) })
+		go r.RunWithContext(reflectorCtx)
 	}
-
-	defer reflectors.Wait()
 
 	ticker := w.config.Clock.NewTicker(logInterval)
 	defer ticker.Stop()

@@ -6,7 +6,6 @@ package certificates
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,12 +39,11 @@ const maxLag = 10 * time.Second
 // watch starts the watches and returns when the Secret is known to exist or not to exist.
 func (r *Rotator) watch(ctx context.Context) (*informers, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
 	v := &informers{
 		key:     r.config.Namespace + "/" + r.config.Secret,
 		changed: make(chan struct{}, 1),
 		targets: map[Target]cache.SharedIndexInformer{},
-		stop:    func() { cancel(); running.Wait() },
+		stop:    cancel, // Nothing waits for the informers: client-go sleeps up to 30 s between two attempts of a watch.
 	}
 
 	v.secrets = r.newSecretInformer()
@@ -64,7 +62,7 @@ func (r *Rotator) watch(ctx context.Context) (*informers, error) {
 			return nil, fmt.Errorf("watching certificates: %w", err)
 		}
 
-		running.Go(func() { i.RunWithContext(ctx) })
+		go i.RunWithContext(ctx)
 	}
 
 	// A target that cannot be watched delays renewals; without a watch of the Secret no certificate can be served.
@@ -73,12 +71,12 @@ func (r *Rotator) watch(ctx context.Context) (*informers, error) {
 		return nil, nil
 	}
 
-	running.Go(func() {
+	go func() {
 		for _, i := range v.targets {
 			cache.WaitForCacheSync(ctx.Done(), i.HasSynced)
 		}
 		v.signalChange()
-	})
+	}()
 
 	return v, nil
 }

@@ -96,22 +96,23 @@ func (s *Switch) Start(ctx context.Context) error {
 		},
 	})
 
-	var running sync.WaitGroup
-	running.Go(func() { informer.RunWithContext(ctx) })
-	running.Go(func() {
+	// Nothing waits for the informer at the end: between two attempts of a watch client-go sleeps up to 30 s without heed to ctx.
+	go informer.RunWithContext(ctx)
+
+	go func() {
 		select {
 		case <-s.clock.After(firstAnswer):
 			s.overdue.Store(true)
 		case <-s.loaded:
 		case <-ctx.Done():
 		}
-	})
+	}()
 
 	if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		s.loadedOnce.Do(func() { close(s.loaded) })
 	}
 
-	running.Wait()
+	<-ctx.Done()
 	return nil
 }
 
