@@ -123,6 +123,10 @@ func (j *Journal) Change(u Unit) error {
 	defer j.mu.Unlock()
 
 	j.sweep()
+	if err := j.files.unscale(j.entries[u.Key]); err != nil {
+		return err
+	}
+
 	next, err := j.prepare(u)
 	if errors.Is(err, host.ErrGone) {
 		return j.dropGone(u.Key)
@@ -337,6 +341,38 @@ func (j *Journal) Original(key, group, file string) (string, error) {
 	}
 
 	return now, nil
+}
+
+// Current returns the value of a file as its unit sees it: what the unit above it would restore, else what is in force. The error is
+// host.ErrGone if the file does not exist.
+func (j *Journal) Current(key, group, file string) (string, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	now, err := j.files.read(group, file)
+	if err != nil {
+		return "", err
+	}
+
+	if e := j.entries[key]; e != nil {
+		if above := j.recordAbove(e, group, file); above != nil {
+			return above.Original, nil
+		}
+	}
+
+	return now, nil
+}
+
+// resetScaled writes the limits of a unit again that the kernel has scaled.
+func (j *Journal) resetScaled(key string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	if j.Paused() {
+		return nil
+	}
+
+	return j.files.unscale(j.entries[key])
 }
 
 // Entries returns all entries in the order of their first change.

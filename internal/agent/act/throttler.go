@@ -63,6 +63,11 @@ func (t *Throttler) UndoInherited() error {
 // Throttle executes a throttle on a container's cgroup. A removed cgroup is no error.
 func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	pod := filepath.Dir(group)
+	key := cpuKey(filepath.Base(pod))
+	if err := t.journal.resetScaled(key); err != nil {
+		return err
+	}
+
 	now, burst, err := t.layout.ReadLimit(&t.reader, group)
 	if errors.Is(err, host.ErrGone) {
 		return t.release(plan.Pod, plan.ContainerID, pod, nil)
@@ -71,7 +76,6 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 		return fmt.Errorf("reading the CPU limit: %w", err)
 	}
 
-	key := cpuKey(filepath.Base(pod))
 	original, err := t.originalLimit(key, group, now.Period)
 	if err != nil {
 		return err

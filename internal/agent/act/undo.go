@@ -83,6 +83,10 @@ func (j *Journal) undo(list []*Entry) error {
 
 // undoEntry restores the files of a unit, the last changed first. wrote reports that a file was written.
 func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
+	if err := j.files.unscale(e); err != nil {
+		return false, err
+	}
+
 	if !j.files.conditionsHold(e) {
 		return false, nil
 	}

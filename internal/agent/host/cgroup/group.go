@@ -6,6 +6,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"time"
 
@@ -66,6 +67,17 @@ func (b Bandwidth) Unlimited() bool { return b.Quota < 0 || b.Period <= 0 }
 
 // Cores returns the limit in cores. It is undefined if Unlimited.
 func (b Bandwidth) Cores() float64 { return float64(b.Quota) / float64(b.Period) }
+
+// IsScaled reports whether the kernel made b of a limit: its period timer may lengthen period and quota of a throttled group by the same
+// factor (147/128 before Linux 5.4, then 2; sched_cfs_period_timer in kernel/sched/fair.c). The kernel rounds both to microseconds.
+func (b Bandwidth) IsScaled(limit Bandwidth) bool {
+	if b.Unlimited() || limit.Unlimited() || b.Period <= limit.Period {
+		return false
+	}
+
+	rounding := float64(2*time.Microsecond) / float64(limit.Period)
+	return math.Abs(b.Cores()-limit.Cores()) <= rounding*max(1, limit.Cores())
+}
 
 // group holds the open files of a cgroup.
 type group struct {
