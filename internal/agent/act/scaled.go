@@ -97,16 +97,18 @@ func (s settingFiles) write(group, file, value string) error {
 
 // parse returns the limit that a unit wrote; false if it is unknown. On v1 the period is in a record of its own.
 func (f limitFiles) parse(text string, period *FileRecord) (cgroup.Bandwidth, bool) {
-	if f.v2 {
-		limit, err := cgroup.ParseCPUMax([]byte(text + "\n"))
-		return limit, err == nil
+	length := int64(0)
+	if !f.v2 {
+		if period == nil {
+			return cgroup.Bandwidth{}, false
+		}
+
+		var err error
+		if length, err = strconv.ParseInt(period.Set, 10, 64); err != nil {
+			return cgroup.Bandwidth{}, false
+		}
 	}
 
-	if period == nil {
-		return cgroup.Bandwidth{}, false
-	}
-
-	quota, err := strconv.ParseInt(text, 10, 64)
-	length, periodErr := strconv.ParseInt(period.Set, 10, 64)
-	return cgroup.Bandwidth{Quota: time.Duration(quota) * time.Microsecond, Period: time.Duration(length) * time.Microsecond}, err == nil && periodErr == nil
+	limit, err := f.parseLimit(text, time.Duration(length)*time.Microsecond)
+	return limit, err == nil
 }

@@ -64,7 +64,7 @@ func (t *Throttler) UndoInherited() error {
 func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	pod := filepath.Dir(group)
 	key := cpuKey(filepath.Base(pod))
-	if err := t.journal.resetScaled(key); err != nil {
+	if err := t.journal.ResetScaled(key); err != nil {
 		return err
 	}
 
@@ -292,21 +292,23 @@ func (t *Throttler) originalLimit(key, group string, period time.Duration) (cgro
 		return cgroup.Bandwidth{}, err
 	}
 
-	if names.v2 {
-		b, err := cgroup.ParseCPUMax([]byte(text + "\n"))
-		if err != nil {
-			return b, fmt.Errorf("%s: %w", names.quota, err)
-		}
+	return names.parseLimit(text, period)
+}
 
-		return b, nil
-	}
-
-	n, err := strconv.ParseInt(text, 10, 64)
+// CurrentLimit returns the CPU limit of a group as a unit sees it, like Current.
+func (j *Journal) CurrentLimit(key, group string) (cgroup.Bandwidth, error) {
+	now, _, err := j.files.layout.ReadLimit(&host.Reader{}, group)
 	if err != nil {
-		return cgroup.Bandwidth{}, fmt.Errorf("%s: %w", names.quota, err)
+		return now, err
 	}
 
-	return cgroup.Bandwidth{Quota: time.Duration(n) * time.Microsecond, Period: period}, nil
+	names := cpuLimitFiles(j.files.layout.Version)
+	text, err := j.Current(key, group, names.quota)
+	if err != nil {
+		return now, err
+	}
+
+	return names.parseLimit(text, now.Period)
 }
 
 // limitFiles are the files of a CPU limit.
@@ -337,6 +339,25 @@ func QuotaChanges(v cgroup.Version, group string, limit cgroup.Bandwidth) []Chan
 	}
 
 	return changes
+}
+
+// parseLimit parses the content of a quota file. On v1 the period is in another file.
+func (f limitFiles) parseLimit(text string, period time.Duration) (cgroup.Bandwidth, error) {
+	if f.v2 {
+		b, err := cgroup.ParseCPUMax([]byte(text + "\n"))
+		if err != nil {
+			return b, fmt.Errorf("%s: %w", f.quota, err)
+		}
+
+		return b, nil
+	}
+
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return cgroup.Bandwidth{}, fmt.Errorf("%s: %w", f.quota, err)
+	}
+
+	return cgroup.Bandwidth{Quota: time.Duration(n) * time.Microsecond, Period: period}, nil
 }
 
 // format formats a limit for its file.

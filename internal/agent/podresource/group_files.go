@@ -44,12 +44,22 @@ type pendingChange struct {
 	from, to string
 }
 
-// pendingChanges returns the units of a group that exceed the target. Read errors are joined; a removed group needs no changes.
-func (g groupFiles) pendingChanges(group string, w groupTarget) ([]pendingChange, error) {
+// unitFiles are the files of a group as its units see them: below what a throttle wrote, which those units do not undo.
+type unitFiles struct {
+	groupFiles
+
+	unit  unit
+	group string
+	// journalFor returns the journal of an aspect; nil in a dry run.
+	journalFor func(aspect string) *act.Journal
+}
+
+// pendingChanges returns the units of a group that differ from the target. Read errors are joined; a removed group needs no changes.
+func (g unitFiles) pendingChanges(w groupTarget) ([]pendingChange, error) {
 	var out []pendingChange
 	var errs []error
-	for _, find := range []func(string, groupTarget) (pendingChange, error){g.pendingQuota, g.pendingWeight, g.pendingMemory} {
-		n, err := find(group, w)
+	for _, find := range []func(groupTarget) (pendingChange, error){g.pendingQuota, g.pendingWeight, g.pendingMemory} {
+		n, err := find(w)
 		if errors.Is(err, host.ErrGone) {
 			return nil, nil
 		}
@@ -65,12 +75,12 @@ func (g groupFiles) pendingChanges(group string, w groupTarget) ([]pendingChange
 }
 
 // pendingQuota returns the CPU limit if it exceeds the target.
-func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, error) {
+func (g unitFiles) pendingQuota(w groupTarget) (pendingChange, error) {
 	if w.limits.CPU <= 0 {
 		return pendingChange{}, nil
 	}
 
-	now, _, err := g.layout.ReadLimit(g.reader, group)
+	now, err := g.readLimit()
 	if err != nil {
 		return pendingChange{}, fmt.Errorf("reading the CPU limit: %w", err)
 	}
@@ -79,15 +89,17 @@ func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, er
 		return pendingChange{}, fmt.Errorf("reading the CPU limit: period is %s", now.Period)
 	}
 
-	// A lower limit, such as one of a running throttle, is kept.
+	// A lower limit of another process is kept; a lower one of this unit follows the target.
 	limit := cgroup.NewBandwidth(w.limits.CPU, now.Period)
-	if !now.Unlimited() && now.Quota <= limit.Quota {
+	changes := act.QuotaChanges(g.layout.Version, g.group, limit)
+	isLower := !now.Unlimited() && now.Quota <= limit.Quota
+	if isLower && (now.Quota == limit.Quota || !g.isOwn(aspectCPU, changes[0].File)) {
 		return pendingChange{}, nil
 	}
 
 	n := pendingChange{
 		aspect:  aspectCPU,
-		changes: act.QuotaChanges(g.layout.Version, group, limit),
+		changes: changes,
 		from:    "none",
 		to:      formatCores(w.limits.CPU),
 	}
@@ -102,7 +114,7 @@ func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, er
 func formatCores(m units.MilliCPU) string { return fmt.Sprintf("%.3g cores", float64(m)/1000) }
 
 // pendingWeight returns the CPU weight if it differs, or the idle class for a whole pod.
-func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, error) {
+func (g unitFiles) pendingWeight(w groupTarget) (pendingChange, error) {
 	if w.weight <= 0 {
 		return pendingChange{}, nil
 	}
@@ -115,7 +127,7 @@ func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, e
 	}
 
 	if g.idle && w.idle {
-		now, err := g.readSetting(group, cgroup.FileIdle)
+		now, err := g.readOf(aspectWeight, cgroup.FileIdle)
 		if err != nil || now == "1" {
 			return pendingChange{}, err
 		}
@@ -126,12 +138,12 @@ func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, e
 			from:   "weight",
 			to:     "idle",
 			changes: []act.Change{
-				{Group: group, File: file, Value: value}, {Group: group, File: cgroup.FileIdle, Value: "1"},
+				{Group: g.group, File: file, Value: value}, {Group: g.group, File: cgroup.FileIdle, Value: "1"},
 			},
 		}, nil
 	}
 
-	now, err := g.readSetting(group, file)
+	now, err := g.readOf(aspectWeight, file)
 	if err != nil || now == value {
 		return pendingChange{}, err
 	}
@@ -140,7 +152,7 @@ func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, e
 		aspect:  aspectWeight,
 		from:    now,
 		to:      value,
-		changes: []act.Change{{Group: group, File: file, Value: value}},
+		changes: []act.Change{{Group: g.group, File: file, Value: value}},
 	}, nil
 }
 
@@ -158,7 +170,7 @@ func formatWeight(m units.MilliCPU) string {
 
 // pendingMemory returns the memory limit if it exceeds the target. On v2 a group that uses more would be OOM-killed; it gets memory.high
 // first and the limit once it uses less. On v1 the kernel refuses the limit until it can reclaim the rest.
-func (g groupFiles) pendingMemory(group string, w groupTarget) (pendingChange, error) {
+func (g unitFiles) pendingMemory(w groupTarget) (pendingChange, error) {
 	if w.limits.Memory <= 0 {
 		return pendingChange{}, nil
 	}
@@ -170,29 +182,39 @@ func (g groupFiles) pendingMemory(group string, w groupTarget) (pendingChange, e
 	}
 
 	limit := w.limits.Memory
-	now, err := g.readBytes(group, file)
-	if err != nil || now <= limit {
+	text, err := g.readOf(aspectMemory, file)
+	if err != nil {
 		return pendingChange{}, err
 	}
 
-	n := pendingChange{aspect: aspectMemory, from: formatMiB(now), to: formatMiB(limit)}
+	now, err := parseBytes(file, text)
+	if err != nil {
+		return pendingChange{}, err
+	}
+
 	value := strconv.FormatInt(int64(limit), 10)
+	isLower := now <= limit || cgroup.EqualSettings(file, text, value)
+	if isLower && (cgroup.EqualSettings(file, text, value) || !g.isOwn(aspectMemory, file)) {
+		return pendingChange{}, nil
+	}
+
+	n := pendingChange{aspect: aspectMemory, from: formatMiB(now), to: formatMiB(limit)}
 	if g.layout.Version != cgroup.V2 {
-		n.changes = []act.Change{{Group: group, File: file, Value: value}}
+		n.changes = []act.Change{{Group: g.group, File: file, Value: value}}
 		return n, nil
 	}
 
-	used, err := g.readMemoryUse(group)
+	used, err := g.readMemoryUse(g.group)
 	if err != nil {
 		return pendingChange{}, err
 	}
 
 	if used <= limit {
-		n.changes = []act.Change{{Group: group, File: file, Value: value}}
+		n.changes = []act.Change{{Group: g.group, File: file, Value: value}}
 		return n, nil
 	}
 
-	high, err := g.readBytes(group, cgroup.FileHigh)
+	high, err := g.readBytes(g.group, cgroup.FileHigh)
 	if err != nil || high <= limit {
 		return pendingChange{}, err
 	}
@@ -201,7 +223,7 @@ func (g groupFiles) pendingMemory(group string, w groupTarget) (pendingChange, e
 		aspect:  aspectMemoryHigh,
 		from:    formatMiB(high),
 		to:      formatMiB(limit) + " as memory.high, since more is used",
-		changes: []act.Change{{Group: group, File: cgroup.FileHigh, Value: value}},
+		changes: []act.Change{{Group: g.group, File: cgroup.FileHigh, Value: value}},
 	}, nil
 }
 
@@ -245,8 +267,17 @@ func formatMiB(b units.Bytes) string {
 // readBytes reads a setting in bytes.
 func (g groupFiles) readBytes(group, file string) (units.Bytes, error) {
 	text, err := g.readSetting(group, file)
-	if err != nil || text == "max" {
-		return noLimit, err
+	if err != nil {
+		return 0, err
+	}
+
+	return parseBytes(file, text)
+}
+
+// parseBytes parses a setting in bytes; max is noLimit.
+func parseBytes(file, text string) (units.Bytes, error) {
+	if text == "max" {
+		return noLimit, nil
 	}
 
 	n, err := strconv.ParseUint(text, 10, 63)
@@ -260,4 +291,40 @@ func (g groupFiles) readBytes(group, file string) (units.Bytes, error) {
 // readSetting reads a setting of a group.
 func (g groupFiles) readSetting(group, file string) (string, error) {
 	return g.layout.ReadSetting(g.reader, group, file)
+}
+
+// readOf reads a setting of the group as the unit of an aspect sees it.
+func (g unitFiles) readOf(aspect, file string) (string, error) {
+	journal := g.journalFor(aspect)
+	if journal == nil {
+		return g.readSetting(g.group, file)
+	}
+
+	return journal.Current(g.unit.key(aspect), g.group, file)
+}
+
+// readLimit returns the CPU limit of the group as its unit sees it.
+func (g unitFiles) readLimit() (cgroup.Bandwidth, error) {
+	journal := g.journalFor(aspectCPU)
+	if journal == nil {
+		now, _, err := g.layout.ReadLimit(g.reader, g.group)
+		return now, err
+	}
+
+	if err := journal.ResetScaled(g.unit.key(aspectCPU)); err != nil {
+		return cgroup.Bandwidth{}, err
+	}
+
+	return journal.CurrentLimit(g.unit.key(aspectCPU), g.group)
+}
+
+// isOwn reports whether the unit of an aspect set the value that it sees in a file.
+func (g unitFiles) isOwn(aspect, file string) bool {
+	journal := g.journalFor(aspect)
+	if journal == nil {
+		return false
+	}
+
+	now, err := journal.Current(g.unit.key(aspect), g.group, file)
+	return err == nil && journal.Sets(g.unit.key(aspect), g.group, file, now)
 }

@@ -182,7 +182,7 @@ func (u unit) markSeen(seen map[string]bool) {
 
 // reconcileGroup updates one group.
 func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
-	needs, err := m.groups.pendingChanges(group, w)
+	needs, err := unitFiles{m.groups, u, group, m.journalFor}.pendingChanges(w)
 	if err != nil {
 		m.reportFailure(u, "read", err)
 	}
@@ -209,11 +209,46 @@ func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
 		m.Report(m.newAction(u, n, report.Done))
 	}
 
+	m.undoDropped(u, w)
+
 	// memory.high only bridges the time until the limit can be set.
 	if m.Journal != nil && m.groups.isMemoryLimited(group, w) {
 		if err := m.MemoryJournal.Undo(u.key(aspectMemoryHigh)); err != nil {
 			m.reportFailure(u, aspectMemoryHigh, err)
 		}
+	}
+}
+
+// undoDropped restores the aspects of a group for which the pod has no target any more, as after a resize.
+func (m *Manager) undoDropped(u unit, w groupTarget) {
+	if m.Journal == nil {
+		return
+	}
+
+	dropped := map[string]bool{
+		aspectCPU:        w.limits.CPU <= 0,
+		aspectWeight:     w.weight <= 0,
+		aspectMemory:     w.limits.Memory <= 0,
+		aspectMemoryHigh: w.limits.Memory <= 0,
+	}
+	for aspect, isDropped := range dropped {
+		journal := m.journalFor(aspect)
+		if _, changed := journal.Entry(u.key(aspect)); !isDropped || !changed {
+			continue
+		}
+
+		if err := journal.Undo(u.key(aspect)); err != nil {
+			m.reportFailure(u, aspect, err)
+			continue
+		}
+
+		m.Report(report.Action{
+			Kind:      report.PodResource,
+			Outcome:   report.Done,
+			Pod:       u.pod,
+			Container: u.container,
+			Reason:    "the pod has no elastic limit of this kind any more, it is restored: " + aspect,
+		})
 	}
 }
 
