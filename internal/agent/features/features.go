@@ -122,7 +122,7 @@ func measured(name string, ok bool, s *observe.Snapshot, subject string) Feature
 }
 
 func pressure(name string, ok bool, problem string) Feature {
-	if !ok && strings.HasSuffix(problem, host.ErrGone.Error()) {
+	if !ok && (problem == "" || strings.HasSuffix(problem, host.ErrGone.Error())) {
 		problem = "the kernel was built without PSI, or started with psi=0"
 	}
 
@@ -156,7 +156,7 @@ func (h Host) cgroups(s *observe.Snapshot) []Feature {
 		onIf("pod-cpu", l.MissingReason("cpu") == "", l.MissingReason("cpu")),
 		onIf("pod-throttling", l.MissingReason("cpu") == "", l.MissingReason("cpu")),
 		onIf("pod-memory", l.MissingReason("memory") == "", l.MissingReason("memory")),
-		onIf("pod-pressure", podPressure, "no cpu.pressure in a cgroup v2 tree"),
+		onIf("pod-pressure", podPressure, "no cpu.pressure in a cgroup v2 tree, or the kernel was started with psi=0"),
 		h.usable(CPUBurst, l.HasFile("cpu", burstFile(v2)), "no "+burstFile(v2)),
 		h.usable(CPUIdle, l.HasFile("cpu", "cpu.idle"), "no cpu.idle"),
 		h.usable(MemoryHigh, v2 && l.HasFile("memory", "memory.high"), onV1),
@@ -190,8 +190,13 @@ func (h Host) numaZones() Feature {
 }
 
 func (h Host) runQueue() Feature {
-	if !exists(h.Root.Path("proc/self/schedstat")) {
-		return unsupported(RunQueueWait, "the kernel has no schedstat")
+	content, err := (&host.Reader{}).ReadPath(h.Root.Path("proc/self/schedstat"))
+	if err == nil {
+		_, err = host.ParseSchedStat(content)
+	}
+
+	if err != nil {
+		return unsupported(RunQueueWait, "the kernel has no schedstat: "+err.Error())
 	}
 
 	// PIDs of the host's /proc are valid for this process only in the host's PID namespace.

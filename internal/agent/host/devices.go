@@ -24,12 +24,13 @@ type Disk struct {
 	Busy time.Duration
 }
 
-// ParseDiskstats calls each for every device of /proc/diskstats, including partitions.
+// ParseDiskstats calls each for every device of /proc/diskstats, including partitions. Bad rows are skipped unless all are.
 func ParseDiskstats(content []byte, each func(name []byte, d Disk)) error {
 	if len(content) == 0 {
 		return nil // no block device
 	}
 
+	var rows rowErrors
 	err := Lines(content, func(line []byte) error {
 		_, rest := Field(line)
 		_, rest = Field(rest)
@@ -38,8 +39,11 @@ func ParseDiskstats(content []byte, each func(name []byte, d Disk)) error {
 		// reads, merged, sectors, ms, writes, merged, sectors, ms, in flight, ms busy
 		var c [10]uint64
 		if n, err := parseColumns(rest, c[:]); err != nil || n < len(c) {
-			return errors.Join(err, fmt.Errorf("%.40q has fewer than ten counters", name))
+			rows.add(errors.Join(err, fmt.Errorf("%.40q has fewer than ten counters", name)))
+			return nil
 		}
+
+		rows.add(nil)
 
 		each(name, Disk{
 			Reads:      c[0],
@@ -51,7 +55,7 @@ func ParseDiskstats(content []byte, each func(name []byte, d Disk)) error {
 
 		return nil
 	})
-	if err != nil {
+	if err = errors.Join(err, rows.err()); err != nil {
 		return fmt.Errorf("diskstats: %w", err)
 	}
 
@@ -65,9 +69,10 @@ type Interface struct {
 	DroppedIn, DroppedOut        uint64
 }
 
-// ParseNetDev calls each for every interface of /proc/PID/net/dev.
+// ParseNetDev calls each for every interface of /proc/PID/net/dev. Bad rows are skipped unless all are.
 func ParseNetDev(content []byte, each func(name []byte, i Interface)) error {
 	header := 2
+	var rows rowErrors
 	err := Lines(content, func(line []byte) error {
 		if header > 0 {
 			header--
@@ -77,15 +82,19 @@ func ParseNetDev(content []byte, each func(name []byte, i Interface)) error {
 		// A name may contain any byte except blanks and /; counters start after the last colon.
 		colon := bytes.LastIndexByte(line, ':')
 		if colon < 0 {
-			return fmt.Errorf("%.40q has no colon", line)
+			rows.add(fmt.Errorf("%.40q has no colon", line))
+			return nil
 		}
 
 		name, _ := Field(line[:colon])
 		// bytes packets errs drop fifo frame compressed multicast, bytes packets errs drop
 		var c [12]uint64
 		if n, err := parseColumns(line[colon+1:], c[:]); err != nil || n < len(c) {
-			return errors.Join(err, fmt.Errorf("%.40q has fewer than twelve counters", name))
+			rows.add(errors.Join(err, fmt.Errorf("%.40q has fewer than twelve counters", name)))
+			return nil
 		}
+
+		rows.add(nil)
 
 		each(name, Interface{
 			ReceivedBytes:   c[0],
@@ -99,6 +108,7 @@ func ParseNetDev(content []byte, each func(name []byte, i Interface)) error {
 		return nil
 	})
 
+	err = errors.Join(err, rows.err())
 	if err == nil && header > 0 {
 		err = errors.New("no header")
 	}

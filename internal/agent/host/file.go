@@ -13,6 +13,16 @@ import (
 // ErrGone reports a file that does not exist or has vanished with its cgroup or process.
 var ErrGone = errors.New("does not exist")
 
+// ErrUnsupported reports a file that the running kernel shows but does not support, such as pressure with psi=0. It is an ErrGone as well.
+var ErrUnsupported error = unsupportedError{}
+
+type unsupportedError struct{}
+
+func (unsupportedError) Error() string { return "is not supported by the running kernel" }
+
+// Is implements the interface of errors.Is.
+func (unsupportedError) Is(target error) bool { return target == ErrGone } //nolint:errorlint // compares a sentinel as errors.Is does
+
 const (
 	initialBufferBytes = 16 << 10
 	// maxFileBytes limits the size of a file. /proc/stat of 8192 CPUs has about 1 MiB.
@@ -123,6 +133,10 @@ func retryInterrupted(call func() (int, error)) (int, error) {
 func wrapFileError(path string, err error) error {
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("%s: %w", path, ErrGone)
+	}
+
+	if errors.Is(err, syscall.EOPNOTSUPP) {
+		return fmt.Errorf("%s: %w", path, ErrUnsupported)
 	}
 
 	return fmt.Errorf("%s: %w", path, err)

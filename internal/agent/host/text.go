@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // ErrTruncated reports a file without a final newline: the kernel ends every file with one.
@@ -135,23 +136,52 @@ func parseDecimal(text []byte) (float64, error) {
 	return float64(n) + float64(f)/scale, nil
 }
 
-// ParseKeyValues calls each for every line "key number". Other lines are an error.
-func ParseKeyValues(content []byte, each func(key []byte, value uint64)) error {
+// ParseKeyValues calls each for every line "key number". Other lines are skipped, since newer kernels may add some, unless they start with
+// one of the needed keys.
+func ParseKeyValues(content []byte, each func(key []byte, value uint64), needed ...string) error {
 	return Lines(content, func(line []byte) error {
 		key, rest := Field(line)
 		number, rest := Field(rest)
-		if end, _ := Field(rest); len(end) > 0 {
-			return fmt.Errorf("%.40q: requires a key and a number", line)
+		n, err := Uint(number)
+		if end, _ := Field(rest); err == nil && len(end) > 0 {
+			err = errors.New("requires a key and a number")
 		}
 
-		n, err := Uint(number)
-		if err != nil {
+		if err == nil {
+			each(key, n)
+			return nil
+		}
+
+		if slices.Contains(needed, string(key)) {
 			return fmt.Errorf("%.40s: %w", key, err)
 		}
 
-		each(key, n)
 		return nil
 	})
+}
+
+// rowErrors counts the rows of a file that could be read and those that could not: a bad row discards a row, not a file.
+type rowErrors struct {
+	good  int
+	first error
+}
+
+// add counts a row.
+func (r *rowErrors) add(err error) {
+	if err == nil {
+		r.good++
+	} else if r.first == nil {
+		r.first = err
+	}
+}
+
+// err returns the error of the first bad row if no row is good.
+func (r *rowErrors) err() error {
+	if r.good > 0 {
+		return nil
+	}
+
+	return r.first
 }
 
 // parseColumns parses the numbers of a line into out and returns their count; further numbers are ignored.

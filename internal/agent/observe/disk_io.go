@@ -107,6 +107,7 @@ func (o *Observer) sampleDiskIO() {
 
 	kind := func(device []byte) cgroup.DeviceKind { return t.devices[string(device)] }
 	for _, p := range o.tree.Pods() {
+		// Without a device the sum has a gap, and its return would look like a burst of I/O: the rate is unknown until two samples have all.
 		total, err := files.Read(o.reader, p, kind)
 		if err != nil {
 			delete(t.groups, p.Path)

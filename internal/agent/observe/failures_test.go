@@ -4,6 +4,8 @@
 package observe
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -178,6 +180,43 @@ func TestWrongRuntime(t *testing.T) {
 		s := newObserver(t, dir).Collect(time.Now())
 		if p := findPod(s, guaranteed); p == nil || len(p.Containers) != 2 || len(s.Problems) > 0 {
 			t.Errorf("%s: the pod is %+v, problems %v; want 2 containers and no problem", recording, p, s.Problems)
+		}
+	}
+}
+
+// TestPressureDisabled checks a kernel with psi=0, whose pressure files exist and cannot be read: pressure is not supported, which is no
+// problem, and everything else is measured.
+func TestPressureDisabled(t *testing.T) {
+	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
+	unreadable := 0
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		isPressure := filepath.Ext(path) == ".pressure" || filepath.Base(filepath.Dir(path)) == "pressure"
+		if err != nil || entry.IsDir() || !isPressure {
+			return err
+		}
+
+		// The kernel returns EOPNOTSUPP, a directory EISDIR.
+		unreadable++
+		return errors.Join(os.Remove(path), os.Mkdir(path, 0o755))
+	})
+	if err != nil || unreadable == 0 {
+		t.Fatalf("%d pressure files, %v", unreadable, err)
+	}
+
+	o := newObserver(t, dir)
+	now := time.Now()
+	o.Collect(now)
+	s := o.Collect(now.Add(time.Second))
+	if s.Problems["pods"] != "" || s.Problems["pressure cpu"] != "" {
+		t.Errorf("problems are %v, want none of pressure", s.Problems)
+	}
+	if len(s.Pods) == 0 || s.Node.Pressure.Supported() {
+		t.Errorf("%d pods, node pressure supported %t, want pods and no pressure", len(s.Pods), s.Node.Pressure.Supported())
+	}
+
+	for i := range s.Pods {
+		if p := &s.Pods[i]; p.Pressure.Supported() || !p.Memory.OK || !p.Limit.OK {
+			t.Errorf("pod %s: pressure %t, memory %t, limit %t, want memory and limit alone", p.UID, p.Pressure.Supported(), p.Memory.OK, p.Limit.OK)
 		}
 	}
 }

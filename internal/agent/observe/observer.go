@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"errors"
 	"time"
 
 	"crane.io/crane/internal/agent/host"
@@ -136,9 +137,18 @@ func (o *Observer) collectNode() {
 
 	n.Memory = readFile(o, "memory", &o.files.meminfo, host.ParseMeminfo)
 	n.Load = readFile(o, "load", &o.files.loadavg, host.ParseLoadavg)
-	n.Pressure.CPU = readFile(o, "pressure cpu", &o.files.cpu, host.ParsePressure)
-	n.Pressure.Memory = readFile(o, "pressure memory", &o.files.memory, host.ParsePressure)
-	n.Pressure.IO = readFile(o, "pressure io", &o.files.io, host.ParsePressure)
+	n.Pressure.CPU = o.readPressure("pressure cpu", &o.files.cpu)
+	n.Pressure.Memory = o.readPressure("pressure memory", &o.files.memory)
+	n.Pressure.IO = o.readPressure("pressure io", &o.files.io)
+}
+
+// readPressure reads a file of /proc/pressure. One that exists and cannot be read, as with psi=0, is no problem.
+func (o *Observer) readPressure(subject string, f *host.File) Known[host.Pressure] {
+	if _, err := o.reader.Read(f); err != nil && (errors.Is(err, host.ErrUnsupported) || !errors.Is(err, host.ErrGone)) {
+		return Known[host.Pressure]{}
+	}
+
+	return readFile(o, subject, f, host.ParsePressure)
 }
 
 // computeNodeCPU returns the share of busy ticks times the number of CPUs. The kernel's idle times may decrease slightly; the value is

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"crane.io/crane/internal/agent/host"
 )
@@ -147,14 +148,16 @@ func (l Layout) MissingReason(controller string) string {
 	return fmt.Sprintf("cgroup %s has no controller %s", l.Version, controller)
 }
 
-// HasFile reports whether the group of pods, or the root on a host without pods, has a file of a controller.
+// HasFile reports whether the group of pods, or the root on a host without pods, has a file of a controller that the kernel supports: some
+// files exist and cannot be read, such as pressure with psi=0. One without read permission counts as supported.
 func (l Layout) HasFile(controller, file string) bool {
 	dir := map[string]string{"cpu": l.cpu, "cpuacct": l.cpuacct, "cpuset": l.cpuset, "memory": l.memory, "unified": l.unified}[controller]
 	if dir == "" {
 		return false
 	}
 
-	return pathExists(filepath.Join(dir, l.Pods, file))
+	_, err := (&host.Reader{}).ReadPath(filepath.Join(dir, l.Pods, file))
+	return !errors.Is(err, host.ErrGone) && !errors.Is(err, syscall.EISDIR)
 }
 
 // Class is the QoS class of a pod, derived from its directory.

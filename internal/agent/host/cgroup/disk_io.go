@@ -81,11 +81,15 @@ const (
 )
 
 // Read returns the disk I/O of a pod. kind classifies a device by its number, such as 8:0. The error is host.ErrGone if the pod is gone
-// or nothing is counted.
+// or nothing is counted, and ErrIncomplete, with the I/O of all others, if that of a device is missing.
 func (f DiskIOFiles) Read(r *host.Reader, p *PodGroup, kind func(device []byte) DeviceKind) (DiskIO, error) {
 	sum, err := f.readGroup(r, p.Path, kind)
-	if err != nil || f.version == V2 || f.suffix != "" {
-		return sum.total(), err
+	if err != nil {
+		return DiskIO{}, err
+	}
+
+	if f.version == V2 || f.suffix != "" {
+		return sum.result()
 	}
 
 	for _, c := range p.Containers {
@@ -96,13 +100,30 @@ func (f DiskIOFiles) Read(r *host.Reader, p *PodGroup, kind func(device []byte) 
 
 		sum.disks.add(more.disks)
 		sum.stacked.add(more.stacked)
+		sum.incomplete = sum.incomplete || more.incomplete
 	}
 
-	return sum.total(), nil
+	return sum.result()
 }
 
 // diskIOByKind sums disk I/O by kind of device.
-type diskIOByKind struct{ disks, stacked DiskIO }
+type diskIOByKind struct {
+	disks, stacked DiskIO
+	// incomplete means that a row of a device could not be read.
+	incomplete bool
+}
+
+// ErrIncomplete reports disk I/O without that of a device whose row could not be read.
+var ErrIncomplete = errors.New("the I/O of a device is missing")
+
+// result returns the sum, with ErrIncomplete if a device is missing.
+func (s diskIOByKind) result() (DiskIO, error) {
+	if s.incomplete {
+		return s.total(), ErrIncomplete
+	}
+
+	return s.total(), nil
+}
 
 // total returns the larger of both kinds: I/O to a stacked device is counted again below it, but there not always for the pod; the
 // threads of RAID 5 write for it.
@@ -177,30 +198,25 @@ func (f DiskIOFiles) readGroup(r *host.Reader, group string, kind func([]byte) D
 }
 
 // parseIOStat parses io.stat with lines such as "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0". Discards transfer no data and
-// are ignored. The file of a group without I/O is empty.
+// are ignored. The file of a group without I/O is empty. Kernels print the number of a device without statistics, without a newline, in front
+// of the next line or at the end.
 func parseIOStat(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind) error {
-	if len(content) == 0 {
-		return nil
-	}
-
-	err := host.Lines(content, func(line []byte) error {
-		device, rest := host.Field(line)
-		if err := checkDeviceNumber(device); err != nil {
-			return err
+	return s.parseRows(content, func(line []byte) (device []byte, err error) {
+		field, rest := host.Field(line)
+		for checkDeviceNumber(field) == nil {
+			device = field
+			field, rest = host.Field(rest)
 		}
 
-		sum := s.counters(kind(device))
-		if sum == nil {
-			return nil
+		switch {
+		case len(field) == 0 && device != nil:
+			return nil, nil
+		case device == nil:
+			return nil, checkDeviceNumber(field)
 		}
 
 		var t DiskIO
-		for {
-			var field []byte
-			if field, rest = host.Field(rest); len(field) == 0 {
-				break
-			}
-
+		for ; len(field) > 0; field, rest = host.Field(rest) {
 			key, value, _ := bytes.Cut(field, []byte("="))
 			var counter *uint64
 			switch string(key) {
@@ -216,47 +232,42 @@ func parseIOStat(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind) 
 				continue // key of another controller
 			}
 
-			n, err := host.Uint(value)
-			if err != nil {
-				return fmt.Errorf("%s: %w", key, err)
+			if *counter, err = host.Uint(value); err != nil {
+				return device, fmt.Errorf("%s: %w", key, err)
 			}
-
-			*counter = n
 		}
 
-		sum.add(t)
-		return nil
-	})
+		if sum := s.counters(kind(device)); sum != nil {
+			sum.add(t)
+		}
 
-	return wrapDiskIOError(err)
+		return device, nil
+	})
 }
 
 // parseServiced parses a v1 file with lines such as "8:0 Read 4096" and a final "Total 4096".
 func parseServiced(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind, counters func(*DiskIO) (reads, writes *uint64)) error {
-	if len(content) == 0 {
-		return nil
-	}
-
-	err := host.Lines(content, func(line []byte) error {
-		device, rest := host.Field(line)
-		if string(device) == "Total" {
-			return nil
+	return s.parseRows(content, func(line []byte) (device []byte, err error) {
+		field, rest := host.Field(line)
+		if string(field) == "Total" {
+			return nil, nil
 		}
 
-		if err := checkDeviceNumber(device); err != nil {
-			return err
+		if err := checkDeviceNumber(field); err != nil {
+			return nil, err
 		}
 
+		device = field
 		what, rest := host.Field(rest)
 		number, _ := host.Field(rest)
 		n, err := host.Uint(number)
 		if err != nil {
-			return fmt.Errorf("%.40s: %w", what, err)
+			return device, fmt.Errorf("%.40s: %w", what, err)
 		}
 
 		sum := s.counters(kind(device))
 		if sum == nil {
-			return nil
+			return device, nil
 		}
 
 		switch reads, writes := counters(sum); string(what) {
@@ -266,10 +277,45 @@ func parseServiced(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind
 			*writes = addSaturating(*writes, n)
 		}
 
-		return nil // Sync, Async and Total count the same I/O again.
+		return device, nil // Sync, Async and Total count the same I/O again.
 	})
+}
 
-	return wrapDiskIOError(err)
+// parseRows calls parse for each line of a file; it returns the device of a row with statistics. A bad row is discarded, and noted if it
+// belongs to a known device; the error is that of the first one if no row is good. Rows of devices that are gone have no number.
+func (s *diskIOByKind) parseRows(content []byte, parse func(line []byte) (device []byte, err error)) error {
+	good := 0
+	var first error
+	for len(content) > 0 {
+		line, rest, complete := bytes.Cut(content, []byte("\n"))
+		content = rest
+		before := *s
+
+		device, err := parse(line)
+		if err == nil && device != nil && !complete {
+			*s = before // The last number may be incomplete.
+			err = host.ErrTruncated
+		}
+
+		switch {
+		case err == nil && (complete || device == nil && len(bytes.TrimSpace(line)) > 0 && line[0] != 'T'), bytes.HasPrefix(line, []byte("(unknown)")):
+			good++
+		case err == nil:
+			err = host.ErrTruncated
+			fallthrough
+		default:
+			s.incomplete = s.incomplete || device != nil
+			if first == nil {
+				first = err
+			}
+		}
+	}
+
+	if good > 0 || first == nil {
+		return nil
+	}
+
+	return fmt.Errorf("transfers: %w", first)
 }
 
 // checkDeviceNumber returns an error for an invalid device number.
@@ -286,14 +332,6 @@ func checkDeviceNumber(device []byte) error {
 
 	if err != nil {
 		return fmt.Errorf("device %.40q: %w", device, err)
-	}
-
-	return nil
-}
-
-func wrapDiskIOError(err error) error {
-	if err != nil {
-		return fmt.Errorf("transfers: %w", err)
 	}
 
 	return nil

@@ -32,6 +32,19 @@ func TestParseIOStat(t *testing.T) {
 		"8:0 \n":    {},
 		line:        {1, 2, 4096, 8192},
 		line + line: {2, 4, 8192, 16384},
+		// As kernels print devices without statistics: in front of a line, and at the end without a newline.
+		"7:0 253:0 " + line:        {1, 2, 4096, 8192},
+		"8:16 " + line:             {1, 2, 4096, 8192},
+		line + "7:0 253:0 ":        {1, 2, 4096, 8192},
+		line + "7:0 ":              {1, 2, 4096, 8192},
+		"7:0 ":                     {},
+		line + "7:0 \n8:16 253:0 ": {1, 2, 4096, 8192},
+		// A bad row discards a row.
+		line + "(unknown) rbytes=9 wbytes=9 rios=9 wios=9 dbytes=0 dios=0\n": {1, 2, 4096, 8192},
+		"(unknown) rbytes=0 wbytes=0 rios=0 wios=0\n":                        {},
+		line + "8:16 rbytes=x wbytes=1 rios=1 wios=1\n":                      {1, 2, 4096, 8192},
+		line + "8:16 rbytes=12":                                              {1, 2, 4096, 8192},
+		line + "\n":                                                          {1, 2, 4096, 8192},
 		// I/O to a stacked device is counted again below it, completely or in part.
 		line + "253:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n":    {1, 2, 4096, 8192},
 		line + "253:0 rbytes=10000 wbytes=1 rios=7 wios=0 dbytes=0 dios=0\n":      {7, 2, 10000, 8192},
@@ -54,11 +67,29 @@ func TestParseIOStat(t *testing.T) {
 	}
 }
 
+// TestIncompleteDiskIO checks which bad rows leave the sum without the I/O of a device.
+func TestIncompleteDiskIO(t *testing.T) {
+	const line = "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=9 dios=9\n"
+	for text, want := range map[string]bool{
+		line: false, line + "7:0 ": false, line + "(unknown) rbytes=9\n": false, line + "\n": false,
+		line + "8:16 rbytes=x\n": true, line + "8:16 rbytes=12": true,
+	} {
+		var s diskIOByKind
+		err := parseIOStat([]byte(text), deviceKind, &s)
+		if _, incomplete := s.result(); err != nil || (incomplete != nil) != want {
+			t.Errorf("parseIOStat(%q) = %v, incomplete: %v, want %t", text, err, incomplete, want)
+		}
+	}
+}
+
 func TestParseServiced(t *testing.T) {
 	bytes := func(t *DiskIO) (reads, writes *uint64) { return &t.ReadBytes, &t.WriteBytes }
 	for text, want := range map[string]DiskIO{
 		"": {}, "Total 0\n": {},
 		"8:0 Read 4096\n8:0 Write 1\n8:0 Sync 4097\n8:0 Async 0\n8:0 Discard 5\n8:0 Total 4097\nTotal 4097\n": {ReadBytes: 4096, WriteBytes: 1},
+		"8:0 Read 1\n8:0 Write 2\n(unknown) Read 5\n(unknown) Write 5\nTotal 3\n":                             {ReadBytes: 1, WriteBytes: 2},
+		"8:0 Read 1\n8:0 Write 2\n Read 5\n Write 5\nTotal 3\n":                                               {ReadBytes: 1, WriteBytes: 2},
+		"8:0 Read 1\n8:0 Write x\n8:16 Read 5\nTotal 3\n":                                                     {ReadBytes: 6},
 		"8:0 Read 1\n8:16 Read 2\n253:0 Read 3\n7:0 Read 9\nTotal 15\n":                                       {ReadBytes: 3},
 	} {
 		var s diskIOByKind

@@ -59,7 +59,7 @@ func parseCPUStat(content []byte, v Version, s *Stat) error {
 		case "throttled_usec":
 			s.ThrottledTime = toDuration(n, time.Microsecond)
 		}
-	})
+	}, "usage_usec", "nr_periods", "nr_throttled", "throttled_time", "throttled_usec")
 
 	if err == nil && !used {
 		err = errors.New("no usage_usec")
@@ -210,7 +210,7 @@ func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err e
 		}
 
 		seen++
-	})
+	}, rss, cache, shared, idle)
 
 	if err == nil && seen < 3 {
 		err = fmt.Errorf("requires %s, %s and %s", rss, cache, idle)
@@ -243,9 +243,10 @@ func readPressure(g *group, r *host.Reader, _ Version, s *Stat) error {
 		file     int
 		pressure *host.Pressure
 	}{{filePressureCPU, &s.Stalled.CPU}, {filePressureMemory, &s.Stalled.Memory}, {filePressureIO, &s.Stalled.IO}} {
+		// What cannot be read is not supported, as with psi=0: the files exist all the same.
 		content, err := g.readFile(r, f.file)
 		if err != nil {
-			return err
+			return host.ErrUnsupported
 		}
 
 		if *f.pressure, err = host.ParsePressure(content); err != nil {
