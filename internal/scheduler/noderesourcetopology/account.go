@@ -76,7 +76,7 @@ func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
 			continue
 		}
 
-		if encoded == "" {
+		if encoded == "" || releasesZones(pod) {
 			continue
 		}
 

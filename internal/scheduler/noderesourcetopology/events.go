@@ -19,7 +19,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return []fwk.ClusterEventWithHint{
 		// A deleted pod frees its zones.
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, QueueingHintFn: p.podDeleted},
-		// The pod itself may request less, shared CPUs, or no single zone any more.
+		// The pod itself may request less, shared CPUs, or no single zone any more. Another one may release its zones.
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update}, QueueingHintFn: p.podUpdated},
 		// A new node may fit. Taints are listed because the scheduler would add them itself, without a hint.
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeTaint}, QueueingHintFn: p.nodeAdded},
@@ -48,7 +48,7 @@ func (p *Plugin) podDeleted(_ klog.Logger, pod *corev1.Pod, before, _ any) (fwk.
 	return hint(p.core.store.fitNow(node, r).passes(p.missing)), nil
 }
 
-// podUpdated wakes the pod if its request has changed.
+// podUpdated wakes the pod if its request has changed, or if another pod has released zones that make it fit.
 func (p *Plugin) podUpdated(_ klog.Logger, pod *corev1.Pod, before, after any) (fwk.QueueingHint, error) {
 	old, oldOK := before.(*corev1.Pod)
 	changed, changedOK := after.(*corev1.Pod)
@@ -56,7 +56,18 @@ func (p *Plugin) podUpdated(_ klog.Logger, pod *corev1.Pod, before, after any) (
 		return fwk.Queue, nil
 	}
 
-	return hint(changed.UID == pod.UID && !p.request(old).equal(p.request(changed))), nil
+	if changed.UID == pod.UID {
+		return hint(!p.request(old).equal(p.request(changed))), nil
+	}
+
+	node := changed.Spec.NodeName
+	r := p.request(pod)
+	if node == "" || r == nil || result(old) == "" || releasesZones(old) || !releasesZones(changed) {
+		return fwk.QueueSkip, nil
+	}
+
+	p.core.store.recordDeparture(changed.UID, node)
+	return hint(p.core.store.fitNow(node, r).passes(p.missing)), nil
 }
 
 // nodeAdded wakes the pod if it fits on the node. If nodes without topology are rejected, the node's

@@ -84,6 +84,32 @@ func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
 	return r
 }
 
+// releasesZones reports whether a pod with assigned zones holds them no longer, because the agent has taken its CPUs back: it has ended, its
+// policy has become none, or a resize has left it without a container with whole CPUs. Until the kubelet has applied a resize, the pod holds
+// its zones.
+func releasesZones(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+		pod.Annotations[topology.AnnotationPodCPUPolicy] == topology.CPUPolicyNone {
+		return true
+	}
+
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if topologyconv.CountWholeCPUs(&c.Resources) > 0 {
+			return false
+		}
+
+		for j := range pod.Status.ContainerStatuses {
+			applied := &pod.Status.ContainerStatuses[j]
+			if applied.Name == c.Name && applied.Resources != nil && topologyconv.CountWholeCPUs(applied.Resources) > 0 {
+				return false
+			}
+		}
+	}
+
+	return true
+}
+
 func ofDaemonSet(pod *corev1.Pod) bool {
 	for i := range pod.OwnerReferences {
 		if pod.OwnerReferences[i].Kind == "DaemonSet" {
