@@ -77,6 +77,8 @@ func flagNotes() map[rightsize.FlagCode]string {
 		rightsize.FlagAutoscaled: "unchanged, managed by an autoscaler",
 		rightsize.FlagLevelShift: "level shift",
 
+		rightsize.FlagImplausible: "impossible samples ignored",
+
 		rightsize.FlagTargetMissed:  "misses the target",
 		rightsize.FlagNotCalibrated: "not calibrated, history too short",
 	}

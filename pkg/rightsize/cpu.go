@@ -58,6 +58,7 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 		s.flag(FlagIdle, fmt.Sprintf("no CPU use above zero in %.1f days", s.Days))
 	}
 
+	s.implausible(days, func(d *Day) Implausible { return d.ImplausibleCPU })
 	s.spike(estimate.points, false)
 	s.throttled(days, floatOf(in.Current.CPULimit)/1000)
 	s.calibration(estimate)

@@ -58,6 +58,7 @@ func sizeMemory(in Input, p Policy) (*sizer, bool) {
 	}
 
 	s.pageCache(estimate.cache)
+	s.implausible(days, func(d *Day) Implausible { return d.ImplausibleMemory })
 	s.spike(estimate.maxima, true)
 	s.noRequest(floatOf(in.Current.MemoryRequest))
 

@@ -42,6 +42,7 @@ func (p *Profile) AddUnreclaimable(u Usage, basis ReclaimBasis) (counted int) {
 	pod := podHash(u.Pod)
 	for date, part := range u.Series.Days() {
 		if d := p.dayOf(date, part); d != nil {
+			part, _ := Plausible(part, BytesUnit, u.Capacity)
 			counted += d.addUnreclaimable(pod, part, newDayClock(date, part, u.Started), basis)
 		}
 	}

@@ -29,6 +29,9 @@ type Usage struct {
 	Pod string
 	// Started is the start of the container; if it is zero, all usage counts as steady.
 	Started time.Time
+	// Capacity is what the node, or the limit at that time with a tolerance, can give, in the unit of the series; 0 if unknown.
+	// Samples above it do not count: see Plausible.
+	Capacity float64
 	// Reaction is the reaction whose effect on CPU is kept by request; nil for none.
 	Reaction *calibrate.Reaction
 	// Series is the usage: cores for CPU, bytes for memory (working set, or anonymous memory if that is known). Gaps and
@@ -63,6 +66,8 @@ type Day struct {
 	CPUHours, MemoryHours uint32
 	// CPUTime and MemoryTime are the seconds covered by samples, over all pods.
 	CPUTime, MemoryTime float64
+	// ImplausibleCPU and ImplausibleMemory are the samples that do not count, because they cannot be measurements.
+	ImplausibleCPU, ImplausibleMemory Implausible
 	// ReclaimBasis is the basis of Unreclaimable of the peaks; the weaker one if pods differ.
 	ReclaimBasis ReclaimBasis
 }
@@ -91,6 +96,8 @@ func (p *Profile) AddCPU(u Usage) (counted int) {
 	for date, part := range u.Series.Days() {
 		if d := p.dayOf(date, part); d != nil {
 			clock := newDayClock(date, part, u.Started)
+			part, dropped := Plausible(part, Cores, u.Capacity)
+			d.ImplausibleCPU.merge(dropped)
 			d.addReaction(d.CPU.Total(), part, clock, u.Reaction)
 			counted += d.addCPU(pod, part, clock)
 		}
@@ -105,6 +112,8 @@ func (p *Profile) AddMemory(u Usage) (counted int) {
 	pod := podHash(u.Pod)
 	for date, part := range u.Series.Days() {
 		if d := p.dayOf(date, part); d != nil {
+			part, dropped := Plausible(part, BytesUnit, u.Capacity)
+			d.ImplausibleMemory.merge(dropped)
 			counted += d.addMemory(pod, part, newDayClock(date, part, u.Started))
 		}
 	}
@@ -273,6 +282,8 @@ func (p *Profile) Merge(other *Profile) {
 
 		target.CPUTime += source.CPUTime
 		target.MemoryTime += source.MemoryTime
+		target.ImplausibleCPU.merge(source.ImplausibleCPU)
+		target.ImplausibleMemory.merge(source.ImplausibleMemory)
 		target.ReclaimBasis = max(target.ReclaimBasis, source.ReclaimBasis)
 		for _, peak := range source.Peaks {
 			target.addPeak(peak)

@@ -18,10 +18,12 @@ const (
 	maxFloat32 = math.MaxFloat32
 
 	profileKind = 'P'
-	// Version 2 adds run times and unreclaimable memory, version 3 the effect of a reaction; older ones are read without them.
+	// Version 2 adds run times and unreclaimable memory, version 3 the effect of a reaction, version 4 implausible samples; older
+	// ones are read without them.
 	firstProfileVersion = 1
 	reactionVersion     = 3
-	profileVersion      = 3
+	implausibleVersion  = 4
+	profileVersion      = 4
 	// maxProfileDays bounds the memory of a decoded checkpoint: about eleven years.
 	maxProfileDays = 4096
 )
@@ -43,6 +45,11 @@ func (p *Profile) MarshalBinary() ([]byte, error) {
 
 		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(d.MemoryTime))
 		out = append(out, byte(d.ReclaimBasis))
+		for _, i := range []Implausible{d.ImplausibleCPU, d.ImplausibleMemory} {
+			out = binary.LittleEndian.AppendUint32(out, i.Count)
+			out = appendFloat32(out, i.Largest)
+		}
+
 		out = binary.AppendUvarint(out, uint64(len(d.Peaks)))
 		for _, peak := range d.Peaks {
 			out = binary.LittleEndian.AppendUint32(out, peak.Pod)
@@ -143,6 +150,11 @@ func (r *decoder) day() (*Day, error) {
 		d.CPUTime = r.seconds()
 		d.MemoryTime = r.seconds()
 		d.ReclaimBasis = r.basis()
+	}
+
+	if r.version >= implausibleVersion {
+		d.ImplausibleCPU = Implausible{Count: r.uint32(), Largest: r.float32()}
+		d.ImplausibleMemory = Implausible{Count: r.uint32(), Largest: r.float32()}
 	}
 
 	if peaks := r.count(maxPodsPerDay); peaks > 0 {

@@ -189,6 +189,8 @@ const (
 	FlagNotCalibrated FlagCode = "not-calibrated"
 	// FlagLevelShift means that usage moved to another level, and only the new level counts.
 	FlagLevelShift FlagCode = "level-shift"
+	// FlagImplausible means that samples were left out because they cannot be measurements.
+	FlagImplausible FlagCode = "implausible-samples"
 )
 
 // Flag is a finding about a container.
