@@ -36,7 +36,7 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 	days := windowDays(in.Profile, in.Now, p.CPU.Window)
 	var estimate cpuEstimate
 	if in.RunsToCompletion {
-		runs := runPeaks(days, func(l podLife) float32 { return l.cpu })
+		runs := runPeaks(days, func(l podLife) float32 { return l.cpu }, (*Day).maxCPU)
 		if !s.runs(len(runs)) {
 			return s, false
 		}

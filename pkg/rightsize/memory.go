@@ -140,7 +140,7 @@ func (p MemoryPolicy) estimate(days []*Day, now time.Time) memoryEstimate {
 // estimateOfRuns returns the estimate from the peaks of runs.
 func (p MemoryPolicy) estimateOfRuns(days []*Day) memoryEstimate {
 	runs := func(leaveOut units.Ratio) []dayValue {
-		return runPeaks(days, func(l podLife) float32 { return float32(requiredMemory(l.peak, l.unreclaimable, leaveOut)) })
+		return runPeaks(days, func(l podLife) float32 { return float32(requiredMemory(l.peak, l.unreclaimable, leaveOut)) }, (*Day).maxPeak)
 	}
 
 	return p.estimateWithoutCache(basisOf(days), fmt.Sprintf("%d runs", len(runs(0))), runs)

@@ -89,6 +89,11 @@ func requiredMemory(peak, unreclaimable float32, leaveOut units.Ratio) float64 {
 // requiredPeak returns the largest memory of this day that the request has to hold, without some pods. It is the largest memory
 // if the page cache is unknown, and that of all pods if no other one is left: excluded is not zero.
 func (d *Day) requiredPeak(leaveOut units.Ratio, excluded map[uint32]bool) float64 {
+	// Pods that are not in the sample of the day may have had as much.
+	if d.isSampled() {
+		return d.maxPeak()
+	}
+
 	if !d.hasOtherPods(excluded) {
 		excluded = nil
 	}
@@ -99,16 +104,10 @@ func (d *Day) requiredPeak(leaveOut units.Ratio, excluded map[uint32]bool) float
 	}
 
 	required := 0.0
-	lowest := float64(maxFloat32)
 	for _, p := range d.Peaks {
-		lowest = min(lowest, float64(p.Peak))
 		if !excluded[p.Pod] {
 			required = max(required, requiredMemory(p.Peak, p.unreclaimable(), leaveOut))
 		}
-	}
-
-	if len(d.Peaks) == maxPodsPerDay {
-		required = max(required, lowest) // Dropped pods may have had as much.
 	}
 
 	return min(required, largest)

@@ -132,7 +132,7 @@ func gapsAt(from, to int) func(int) float64 {
 	}
 }
 
-// TestPageCacheOfManyPods: pods beyond those that a day keeps count as a whole.
+// TestPageCacheOfManyPods checks that pods beyond those that a day keeps count as a whole.
 func TestPageCacheOfManyPods(t *testing.T) {
 	d := &Day{Day: series.DayOf(start)}
 	p := &Profile{days: []*Day{d}}
@@ -142,8 +142,8 @@ func TestPageCacheOfManyPods(t *testing.T) {
 		p.AddUnreclaimable(Usage{Pod: pod, Series: hours(1, same(10))}, WithoutActiveFile)
 	}
 
-	if got := d.requiredPeak(1, nil); got < 1100 || got > 1101 {
-		t.Errorf("held %v, want the lowest peak that is kept", got)
+	if got := d.requiredPeak(1, nil); got != maxPodsPerDay+1099 {
+		t.Errorf("requiredPeak = %v, want %v, the largest of all pods", got, maxPodsPerDay+1099)
 	}
 }
 

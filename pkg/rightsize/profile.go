@@ -4,7 +4,6 @@
 package rightsize
 
 import (
-	"cmp"
 	"hash/fnv"
 	"math"
 	"slices"
@@ -19,8 +18,8 @@ const (
 	// StartupWindow is the time after its start for which a pod counts as starting: its CPU is then kept apart from steady
 	// usage. Five minutes is the default of the HPA, --horizontal-pod-autoscaler-cpu-initialization-period.
 	StartupWindow = 5 * time.Minute
-	// maxPodsPerDay bounds the memory peaks of a day. Beyond it the lowest ones are dropped, which decide nothing.
-	maxPodsPerDay = 512
+	// maxPodsPerDay bounds the peaks of a day. Beyond it they are a fair sample of the pods, the same one for CPU and memory.
+	maxPodsPerDay = 2048
 )
 
 // Usage is the usage of one pod's container over some time.
@@ -56,7 +55,7 @@ type Day struct {
 	Reaction *calibrate.Curve
 	// Memory holds every sample of every pod, in bytes.
 	Memory histogram.Counts
-	// Peaks holds the largest samples of each pod, which identify leaking replicas and the runs of a job.
+	// Peaks holds the largest samples of each pod, which identify leaking replicas and the runs of a job; see maxPodsPerDay.
 	Peaks []PodPeak
 	// StartCPU is the largest CPU sample, in cores, of a starting pod; 0 if there is none.
 	StartCPU float32
@@ -95,7 +94,7 @@ func (p *Profile) AddCPU(u Usage) (counted int) {
 	pod := podHash(u.Pod)
 	for date, part := range u.Series.Days() {
 		if d := p.dayOf(date, part); d != nil {
-			clock := newDayClock(date, part, u.Started)
+			clock := newDayClock(date, part, u.Started).withoutWholeLife(part)
 			part, dropped := Plausible(part, Cores, u.Capacity)
 			d.ImplausibleCPU.merge(dropped)
 			d.addReaction(d.CPU.Total(), part, clock, u.Reaction)
@@ -257,6 +256,16 @@ func newDayClock(date series.Day, part series.Series, started time.Time) dayCloc
 	return c
 }
 
+// withoutWholeLife returns a clock without a start if all samples of a part are in it: a pod that lives for less has no other usage.
+func (c dayClock) withoutWholeLife(part series.Series) dayClock {
+	if n := len(part.Values); n > 0 && c.isStarting(0) && c.isStarting(n-1) {
+		c.startFrom = 0
+		c.startTo = 0
+	}
+
+	return c
+}
+
 func (c dayClock) hour(i int) uint { return uint((c.offset+time.Duration(i)*c.step)/time.Hour) % 24 }
 
 func (c dayClock) isStarting(i int) bool {
@@ -358,16 +367,30 @@ func (d *Day) addPeak(peak PodPeak) {
 		return
 	}
 
-	lowest := 0
+	last := 0
 	for i := range d.Peaks {
-		if d.Peaks[i].less(d.Peaks[lowest]) {
-			lowest = i
+		if sampleOrder(d.Peaks[i].Pod) > sampleOrder(d.Peaks[last].Pod) {
+			last = i
 		}
 	}
 
-	if d.Peaks[lowest].less(peak) {
-		d.Peaks[lowest] = peak
+	if sampleOrder(peak.Pod) < sampleOrder(d.Peaks[last].Pod) {
+		d.Peaks[last] = peak
 	}
+}
+
+// isSampled reports whether the day may have more pods than peaks.
+func (d *Day) isSampled() bool { return len(d.Peaks) == maxPodsPerDay }
+
+// sampleOrder orders pods by a number that depends on their name alone, and in which similar names are far apart. The first pods in
+// this order are a fair sample, and the samples of two parts of a day have the same pods.
+func sampleOrder(pod uint32) uint32 {
+	pod ^= pod >> 16
+	pod *= 0x85ebca6b
+	pod ^= pod >> 13
+	pod *= 0xc2b2ae35
+
+	return pod ^ pod>>16
 }
 
 func (p *PodPeak) merge(o PodPeak) {
@@ -386,10 +409,6 @@ func (p *PodPeak) merge(o PodPeak) {
 	p.UnreclaimableHours |= o.UnreclaimableHours
 }
 
-func (p PodPeak) less(o PodPeak) bool {
-	return cmp.Or(cmp.Compare(p.Peak, o.Peak), cmp.Compare(p.Unreclaimable, o.Unreclaimable), cmp.Compare(p.CPU, o.CPU)) < 0
-}
-
 // maxPeak returns the largest memory sample of the day over all pods; 0 if there is none.
 func (d *Day) maxPeak() float64 {
 	if d.Memory.Total() == 0 {
@@ -397,6 +416,15 @@ func (d *Day) maxPeak() float64 {
 	}
 
 	return d.Memory.Max()
+}
+
+// maxCPU returns the largest CPU sample of the day over all pods; 0 if there is none.
+func (d *Day) maxCPU() float64 {
+	if d.CPU.Total() == 0 {
+		return float64(d.StartCPU)
+	}
+
+	return max(d.CPU.Max(), float64(d.StartCPU))
 }
 
 func podHash(pod string) uint32 {

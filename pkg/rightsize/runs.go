@@ -14,10 +14,20 @@ const (
 	minRuns, fullRuns = 3, 10
 )
 
-// runPeaks returns the peak of each run (one pod is one run), in the order of their first sample. Runs without a sample do
-// not count.
-func runPeaks(days []*Day, peakOf func(podLife) float32) []dayValue {
+// sampledRunWeight is the weight of the largest peak of a day with more runs than are kept: it decides only if all runs must be
+// covered.
+const sampledRunWeight = 1e-6
+
+// runPeaks returns the peak of each run (one pod is one run), in the order of their first sample, and the largest of each day whose
+// runs are a sample. Runs without a sample do not count.
+func runPeaks(days []*Day, peakOf func(podLife) float32, dayPeak func(*Day) float64) []dayValue {
 	var peaks []dayValue
+	for _, d := range days {
+		if d.isSampled() {
+			peaks = append(peaks, dayValue{value: dayPeak(d), weight: sampledRunWeight})
+		}
+	}
+
 	for _, life := range podLives(days) {
 		if peak := peakOf(life); peak > 0 {
 			peaks = append(peaks, dayValue{value: float64(peak), weight: 1})
