@@ -18,17 +18,8 @@ import (
 	"crane.io/crane/pkg/units"
 )
 
-const (
-	// atLimitShare is the share of the CPU limit from which usage counts as throttled.
-	atLimitShare = 0.95
-	// unknownNeedShare is the share of throttled samples from which the need is unknown.
-	unknownNeedShare = 0.05
-	// throttledRaise is the factor by which a request exceeds a limit that throttles: one step toward an unknown need, to
-	// be evaluated again with the following usage.
-	throttledRaise = 1.2
-	// startupFactor is the factor by which startup must exceed the request to be flagged.
-	startupFactor = 2
-)
+// startupFactor is the factor by which startup must exceed the request to be flagged.
+const startupFactor = 2
 
 // sizeCPU computes the CPU request and reports whether there is one.
 func sizeCPU(in Input, p Policy) (*sizer, bool) {
@@ -87,34 +78,12 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 		s.flag(FlagStartup, fmt.Sprintf("starting took up to %s, which steady use never needs: a start-up boost, or a limit that allows it", Cores.format(startup)))
 	}
 
+	s.outsideLimit(days, func(request float64) float64 {
+		limit, _ := p.CPU.Limit.apply(request, current, floatOf(in.Current.CPULimit)/1000)
+		return limit
+	})
 	s.clamp(float64(p.CPU.Step)/1000, float64(p.CPU.Floor)/1000, float64(p.CPU.Ceiling)/1000, float64(in.MaxCPU)/1000)
 	return s, true
-}
-
-// throttled raises the value if usage is at the limit: the measured usage is then the limit, not the need.
-func (s *sizer) throttled(days []*Day, limit float64) {
-	if limit <= 0 {
-		return
-	}
-
-	throttledSamples := 0.0
-	total := 0.0
-	for _, d := range days {
-		throttledSamples += d.CPU.CountAbove(atLimitShare * limit)
-		total += float64(d.CPU.Total())
-	}
-
-	share := throttledSamples / total
-	switch {
-	case !(share > 0):
-	case share < unknownNeedShare:
-		s.flag(FlagThrottled, fmt.Sprintf("%s of the time use was at the CPU limit of %s", percent(units.Ratio(share)), Cores.format(limit)))
-	default:
-		detail := fmt.Sprintf("%s of the time use was at the CPU limit of %s: the need is not known, only that it is more", percent(units.Ratio(share)), Cores.format(limit))
-		s.flag(FlagThrottled, detail)
-		s.Confidence /= 2
-		s.step(StepThrottled, max(s.value, limit)*throttledRaise, detail)
-	}
 }
 
 // Need returns the CPU that the days require, margin included, before target utilization, rounding and bounds, in the unit

@@ -31,6 +31,8 @@ type Usage struct {
 	// Capacity is what the node, or the limit at that time with a tolerance, can give, in the unit of the series; 0 if unknown.
 	// Samples above it do not count: see Plausible.
 	Capacity float64
+	// Limit is the CPU limit at that time, in cores; 0 if there was none or it is unknown.
+	Limit float64
 	// Reaction is the reaction whose effect on CPU is kept by request; nil for none.
 	Reaction *calibrate.Reaction
 	// Series is the usage: cores for CPU, bytes for memory (working set, or anonymous memory if that is known). Gaps and
@@ -65,6 +67,8 @@ type Day struct {
 	CPUHours, MemoryHours uint32
 	// CPUTime and MemoryTime are the seconds covered by samples, over all pods.
 	CPUTime, MemoryTime float64
+	// AtLimit is the usage beside the CPU limits of that day.
+	AtLimit AtLimit
 	// ImplausibleCPU and ImplausibleMemory are the samples that do not count, because they cannot be measurements.
 	ImplausibleCPU, ImplausibleMemory Implausible
 	// ReclaimBasis is the basis of Unreclaimable of the peaks; the weaker one if pods differ.
@@ -98,6 +102,7 @@ func (p *Profile) AddCPU(u Usage) (counted int) {
 			part, dropped := Plausible(part, Cores, u.Capacity)
 			d.ImplausibleCPU.merge(dropped)
 			d.addReaction(d.CPU.Total(), part, clock, u.Reaction)
+			d.AtLimit.add(part, u.Limit)
 			counted += d.addCPU(pod, part, clock)
 		}
 	}
@@ -291,6 +296,7 @@ func (p *Profile) Merge(other *Profile) {
 
 		target.CPUTime += source.CPUTime
 		target.MemoryTime += source.MemoryTime
+		target.AtLimit.merge(source.AtLimit)
 		target.ImplausibleCPU.merge(source.ImplausibleCPU)
 		target.ImplausibleMemory.merge(source.ImplausibleMemory)
 		target.ReclaimBasis = max(target.ReclaimBasis, source.ReclaimBasis)

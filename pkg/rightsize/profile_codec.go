@@ -18,8 +18,8 @@ const (
 	maxFloat32 = math.MaxFloat32
 
 	profileKind = 'P'
-	// Version 2 adds run times and unreclaimable memory, version 3 the effect of a reaction, version 4 implausible samples; older
-	// ones are read without them.
+	// Version 2 adds run times and unreclaimable memory, version 3 the effect of a reaction, version 4 implausible samples and
+	// CPU limits; older ones are read without them.
 	firstProfileVersion = 1
 	reactionVersion     = 3
 	implausibleVersion  = 4
@@ -45,6 +45,9 @@ func (p *Profile) MarshalBinary() ([]byte, error) {
 
 		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(d.MemoryTime))
 		out = append(out, byte(d.ReclaimBasis))
+		out = binary.LittleEndian.AppendUint32(out, d.AtLimit.Limited)
+		out = binary.LittleEndian.AppendUint32(out, d.AtLimit.Samples)
+		out = appendFloat32(out, d.AtLimit.Limit)
 		for _, i := range []Implausible{d.ImplausibleCPU, d.ImplausibleMemory} {
 			out = binary.LittleEndian.AppendUint32(out, i.Count)
 			out = appendFloat32(out, i.Largest)
@@ -153,6 +156,7 @@ func (r *decoder) day() (*Day, error) {
 	}
 
 	if r.version >= implausibleVersion {
+		d.AtLimit = AtLimit{Limited: r.uint32(), Samples: r.uint32(), Limit: r.float32()}
 		d.ImplausibleCPU = Implausible{Count: r.uint32(), Largest: r.float32()}
 		d.ImplausibleMemory = Implausible{Count: r.uint32(), Largest: r.float32()}
 	}

@@ -240,7 +240,8 @@ func (s *sizer) limitOf(p LimitPolicy, request, limit float64) float64 {
 		limit /= 1000
 	}
 
-	record := func(to float64, detail string) float64 {
+	to, detail := p.apply(s.value, request, limit)
+	if to > 0 {
 		s.Steps = append(s.Steps, Step{
 			Code:   StepLimit,
 			Unit:   s.unit,
@@ -248,24 +249,27 @@ func (s *sizer) limitOf(p LimitPolicy, request, limit float64) float64 {
 			To:     to,
 			Detail: detail,
 		})
-
-		return to
 	}
 
+	return to
+}
+
+// apply returns the limit of a new request and its reason; 0 for none. The current request and limit are 0 if absent.
+func (p LimitPolicy) apply(value, request, limit float64) (to float64, detail string) {
 	switch {
 	case p.Mode == LimitEqual:
-		return record(s.value, "equal to the request")
+		return value, "equal to the request"
 	case p.Mode == LimitHeadroom:
-		return record(s.value*(1+float64(p.Headroom)), percent(p.Headroom)+" above the request")
+		return value * (1 + float64(p.Headroom)), percent(p.Headroom) + " above the request"
 	case p.Mode == LimitNone || limit <= 0:
-		return 0
+		return 0, ""
 
 	case p.Mode == LimitKeepRatio && request > 0 && limit >= request && limit <= maxRatio*request:
-		return record(s.value*limit/request, strconv.FormatFloat(limit/request, 'g', 3, 64)+" times the request, as today")
-	case limit < s.value:
-		return record(s.value, "raised to the request: a limit must not be below it")
+		return value * limit / request, strconv.FormatFloat(limit/request, 'g', 3, 64) + " times the request, as today"
+	case limit < value:
+		return value, "raised to the request: a limit must not be below it"
 	default:
-		return record(limit, "as today")
+		return limit, "as today"
 	}
 }
 
