@@ -8,17 +8,12 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"time"
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/units"
 )
 
 const (
-	// oomReasonMetric and restartsMetric are exported by kube-state-metrics.
-	oomReasonMetric = "kube_pod_container_status_last_terminated_reason"
-	restartsMetric  = "kube_pod_container_status_restarts_total"
-
 	// heapLiveMetric and heapMaxMetric are named by Micrometer (Spring Boot, Quarkus). Memory pools without a limit export -1.
 	heapLiveMetric = "jvm_gc_live_data_size_bytes"
 	heapMaxMetric  = "jvm_memory_max_bytes"
@@ -29,110 +24,6 @@ type eventReader struct {
 	*queries
 
 	owners *ownerReader
-}
-
-// OOMKills implements metrics.OOMReader. A kill is a restart within a step after which the last termination reason of the container is
-// OOMKilled; several within one step count as one.
-func (e *eventReader) OOMKills(ctx context.Context, w metrics.Window, namespaces []string) iter.Seq2[metrics.OOMKill, error] {
-	return func(yield func(metrics.OOMKill, error) bool) {
-		if w.Step == 0 {
-			w.Step = time.Hour
-		}
-
-		if err := checkStep(w.Step); err != nil {
-			yield(metrics.OOMKill{}, fmt.Errorf("OOM kills: %w", err))
-			return
-		}
-
-		from := ceilTime(w.Start, w.Step)
-		to := w.End.UTC().Truncate(w.Step)
-		if !from.Before(to) {
-			return
-		}
-
-		reason := Matcher{Label: "reason", Op: "=", Value: "OOMKilled"}
-		in, err := e.scopeOf(ctx, namespaces, e.expr.selector(oomReasonMetric, reason), from, to)
-		if err != nil {
-			yield(metrics.OOMKill{}, err)
-			return
-		}
-
-		if len(in.names) == 0 {
-			return
-		}
-
-		// One query covers one day, which keeps its result small.
-		for from.Before(to) {
-			end := from.Truncate(day).Add(day)
-			if end.After(to) {
-				end = to
-			}
-
-			kills, err := e.oomKillsOf(ctx, metrics.Window{Start: from, End: end, Step: w.Step}, in)
-			if err != nil {
-				yield(metrics.OOMKill{}, fmt.Errorf("OOM kills on %s: %w", from.Format(time.DateOnly), err))
-				return
-			}
-
-			for _, k := range kills {
-				if !yield(k, nil) {
-					return
-				}
-			}
-
-			from = end
-		}
-	}
-}
-
-// oomKillsOf reads the kills of one day.
-func (e *eventReader) oomKillsOf(ctx context.Context, w metrics.Window, in scope) ([]metrics.OOMKill, error) {
-	// The value at t covers (t-step, t].
-	shifted := metrics.Window{Start: w.Start.Add(w.Step), End: w.End.Add(w.Step), Step: w.Step}
-	var found []metrics.LabeledSeries
-
-	err := e.eachBatch(ctx, in, func(matchers []Matcher) error {
-		reason := append([]Matcher{{Label: "reason", Op: "=", Value: "OOMKilled"}}, matchers...)
-		query := fmt.Sprintf("%s (%s == 1) and %s (increase(%s[%s]) > 0)", byContainerLabels, e.expr.selector(oomReasonMetric, reason...),
-			byContainerLabels, e.expr.selector(restartsMetric, matchers...), openRange(w.Step))
-		list, err := e.Range(ctx, query, shifted)
-		found = append(found, list...)
-
-		return err
-	})
-
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-
-	namespaces := make([]string, len(found))
-	for i, l := range found {
-		namespaces[i] = l.Labels["namespace"]
-	}
-
-	owners, err := e.owners.read(ctx, w.Start, w.End, newScope(namespaces))
-	if err != nil {
-		return nil, err
-	}
-
-	var out []metrics.OOMKill
-	for _, l := range found {
-		ref, node := owners.resolve(l.Labels["namespace"], l.Labels["pod"])
-		key := metrics.ContainerKey{
-			Workload:  ref,
-			Pod:       l.Labels["pod"],
-			Container: l.Labels["container"],
-			Node:      node,
-		}
-
-		for i, v := range l.Values {
-			if v > 0 {
-				out = append(out, metrics.OOMKill{Key: key, Time: l.Time(i).Add(-w.Step)})
-			}
-		}
-	}
-
-	return out, nil
 }
 
 // Heaps implements metrics.HeapReader with two queries, and those for owners where there is a result. Series need the labels namespace, pod
