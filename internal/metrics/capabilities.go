@@ -25,6 +25,8 @@ type Capabilities struct {
 	Days DayReader
 	// OOM reads OOM kills of the past.
 	OOM OOMReader
+	// Capacity reads what nodes and limits could give to containers.
+	Capacity CapacityReader
 	// Heaps reads the sizes of Java heaps.
 	Heaps HeapReader
 	// Hourly reads metrics with one value per hour.

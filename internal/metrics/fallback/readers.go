@@ -16,6 +16,7 @@ import (
 var (
 	_ metrics.UsageReader     = (*List)(nil)
 	_ metrics.OOMReader       = (*List)(nil)
+	_ metrics.CapacityReader  = (*List)(nil)
 	_ metrics.HeapReader      = (*List)(nil)
 	_ metrics.Querier         = (*List)(nil)
 	_ metrics.AggregateReader = (*List)(nil)
@@ -36,6 +37,10 @@ func (l *List) Capabilities() metrics.Capabilities {
 
 	if anySource(func(c metrics.Capabilities) bool { return c.OOM != nil }) {
 		out.OOM = l
+	}
+
+	if anySource(func(c metrics.Capabilities) bool { return c.Capacity != nil }) {
+		out.Capacity = l
 	}
 
 	if anySource(func(c metrics.Capabilities) bool { return c.Heaps != nil }) {
@@ -156,6 +161,17 @@ func (l *List) OOMKills(ctx context.Context, w metrics.Window, namespaces []stri
 		}
 
 		return c.OOM.OOMKills(ctx, w, namespaces)
+	})
+}
+
+// Capacities implements metrics.CapacityReader.
+func (l *List) Capacities(ctx context.Context, w metrics.Window, namespaces []string) (*metrics.Capacities, error) {
+	return first(ctx, l, "capacities", func(c metrics.Capabilities) (*metrics.Capacities, error) {
+		if c.Capacity == nil {
+			return nil, metrics.ErrUnsupported
+		}
+
+		return c.Capacity.Capacities(ctx, w, namespaces)
 	})
 }
 

@@ -48,7 +48,7 @@ const (
 )
 
 const (
-	formatDir       = "v3"
+	formatDir       = "v4"
 	daySuffix       = ".day"
 	fingerprintFile = "fingerprint.json"
 	// maxFile bounds the size of a file, in bytes; a day of 100,000 containers is much smaller.
@@ -56,7 +56,7 @@ const (
 )
 
 // oldFormats returns the directories of formats that are no longer read.
-func oldFormats() []string { return []string{"v1", "v2"} }
+func oldFormats() []string { return []string{"v1", "v2", "v3"} }
 
 // serverFingerprint identifies a server seen before.
 type serverFingerprint struct {

@@ -8,6 +8,7 @@ package profile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,6 +52,8 @@ type Usage struct {
 	nodeGroups map[string]string
 	// reaction is the reaction whose effect is kept; nil for none.
 	reaction *calibrate.Reaction
+	// capacities are what nodes and limits could give at a time; nil where unknown.
+	capacities *metrics.Capacities
 	// kills are the OOM kills of a container, with memory 0 where unknown.
 	kills map[container][]rightsize.OOM
 	// heaps holds the largest Java heap of all pods of a container.
@@ -117,6 +120,12 @@ func Collect(ctx context.Context, from Source, req Request) (*Usage, error) {
 		from.Cache = nil
 	}
 
+	capacities, err := readCapacities(ctx, from.Capacity, metrics.Window{Start: start, End: req.End}, namespaces)
+	if err != nil {
+		return nil, err
+	}
+
+	u.capacities = capacities
 	c := &dayCollector{usage: u, source: from.Capabilities}
 	if from.Days != nil {
 		c.cache = from.Cache.open(ctx, from.Days, u.nodeGroups != nil, req.Reaction)
@@ -144,6 +153,20 @@ func Collect(ctx context.Context, from Source, req Request) (*Usage, error) {
 	}
 
 	return u, nil
+}
+
+// readCapacities reads what nodes and limits could give, where the source has it.
+func readCapacities(ctx context.Context, from metrics.CapacityReader, w metrics.Window, namespaces []string) (*metrics.Capacities, error) {
+	if from == nil {
+		return nil, nil
+	}
+
+	capacities, err := from.Capacities(ctx, w, namespaces)
+	if err != nil && !errors.Is(err, metrics.ErrUnsupported) {
+		return nil, fmt.Errorf("reading the limits and nodes of %d namespaces: %w", len(namespaces), err)
+	}
+
+	return capacities, nil
 }
 
 // readEvents reads OOM kills and Java heaps, where the source has them.
@@ -231,12 +254,14 @@ func (u *Usage) merge(key container, day *rightsize.Profile) {
 }
 
 // addChunk adds usage to a profile. started is the start of the container, zero where unknown; reaction is nil for none.
-func addChunk(profile *rightsize.Profile, c metrics.Chunk, resource metrics.UsageKind, started time.Time, reaction *calibrate.Reaction) {
+func (u *Usage) addChunk(profile *rightsize.Profile, c metrics.Chunk, resource metrics.UsageKind, started time.Time) {
 	usage := rightsize.Usage{
 		Pod:      c.Key.Pod,
 		Series:   c.Series,
 		Started:  started,
-		Reaction: reaction,
+		Capacity: u.capacities.Most(c.Key, resource, c.Series.Start),
+		Limit:    u.capacities.Limit(c.Key, resource, c.Series.Start),
+		Reaction: u.reaction,
 	}
 
 	switch resource {

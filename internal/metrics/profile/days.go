@@ -14,7 +14,6 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -97,9 +96,9 @@ func (r *dayCollector) readUnordered(ctx context.Context, req metrics.UsageReque
 			continue
 		}
 
-		r.usage.totals.add(key.identity, c, req.Resource)
+		r.usage.totals.add(key.identity, r.usage.capacities, c, req.Resource)
 		for _, p := range r.usage.profilesOf(key) {
-			addChunk(p, c, req.Resource, time.Time{}, r.usage.reaction)
+			r.usage.addChunk(p, c, req.Resource, time.Time{})
 		}
 	}
 
@@ -116,7 +115,7 @@ func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, 
 		req.End = end
 	}
 
-	open := newDayUsage(s.first, r.usage.reaction)
+	open := newDayUsage(s.first, r.usage)
 	for c, err := range r.source.Usage.Usage(ctx, req) {
 		if err != nil {
 			return err
@@ -130,13 +129,13 @@ func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, 
 		// Chunks come day by day, so a later one completes the earlier days, including those without usage.
 		for open.day < day {
 			r.finishDay(req, open)
-			open = newDayUsage(open.day+1, r.usage.reaction)
+			open = newDayUsage(open.day+1, r.usage)
 		}
 
 		key := r.usage.keyOf(c.Key)
 		included := r.usage.includes(key)
 		if included {
-			r.usage.totals.add(key.identity, c, req.Resource)
+			r.usage.totals.add(key.identity, r.usage.capacities, c, req.Resource)
 		}
 		// With a cache, workloads that were not requested are kept too: a later run may request them.
 		if included || r.cache != nil {
@@ -144,7 +143,7 @@ func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, 
 		}
 	}
 
-	for ; open.day <= s.last; open = newDayUsage(open.day+1, r.usage.reaction) {
+	for ; open.day <= s.last; open = newDayUsage(open.day+1, r.usage) {
 		r.finishDay(req, open)
 	}
 
@@ -203,8 +202,8 @@ type dayUsage struct {
 	pods []hashedPod
 	// seen are the containers of pods with usage.
 	seen map[podContainer]bool
-	// reaction is the reaction whose effect is kept; nil for none.
-	reaction *calibrate.Reaction
+	// usage is that of all days, which has the settings.
+	usage *Usage
 }
 
 // podContainer is a container of one pod.
@@ -221,12 +220,12 @@ type hashedPod struct {
 // maxFingerprintPods bounds the pods that identify a server.
 const maxFingerprintPods = 32
 
-func newDayUsage(day series.Day, reaction *calibrate.Reaction) *dayUsage {
+func newDayUsage(day series.Day, usage *Usage) *dayUsage {
 	return &dayUsage{
 		day:      day,
 		profiles: map[container]*rightsize.Profile{},
 		seen:     map[podContainer]bool{},
-		reaction: reaction,
+		usage:    usage,
 	}
 }
 
@@ -238,7 +237,7 @@ func (d *dayUsage) add(key container, c metrics.Chunk, resource metrics.UsageKin
 		d.profiles[key] = profile
 	}
 
-	addChunk(profile, c, resource, d.startTime(key, c), d.reaction)
+	d.usage.addChunk(profile, c, resource, d.startTime(key, c))
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(c.Key.Pod))
 

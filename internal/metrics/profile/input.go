@@ -174,8 +174,14 @@ func (m *mean) add(values []float64) {
 func (m mean) value() float64 { return m.sum / float64(m.n) }
 
 // ReadPodUsage reads CPU and memory of all pods of some namespaces over [start, end); no namespaces mean all. The mean of a container covers
-// the existing samples: a pod that is a minute old has the mean of that minute.
-func ReadPodUsage(ctx context.Context, from metrics.UsageReader, namespaces []string, start, end time.Time) (*PodUsage, error) {
+// the existing samples: a pod that is a minute old has the mean of that minute. Samples that neither the node nor the limit could give do not
+// count; capacity may be nil where that is unknown.
+func ReadPodUsage(ctx context.Context, from metrics.UsageReader, capacity metrics.CapacityReader, namespaces []string, start, end time.Time) (*PodUsage, error) {
+	capacities, err := readCapacities(ctx, capacity, metrics.Window{Start: start, End: end}, namespaces)
+	if err != nil {
+		return nil, err
+	}
+
 	u := &PodUsage{pods: map[podName]map[string]*containerMeans{}}
 	for _, resource := range []metrics.UsageKind{metrics.CPU, metrics.Memory} {
 		for c, err := range from.Usage(ctx, metrics.UsageRequest{
@@ -189,10 +195,11 @@ func ReadPodUsage(ctx context.Context, from metrics.UsageReader, namespaces []st
 			}
 
 			means := u.container(c.Key)
+			usage := plausible(capacities, c, resource)
 			if resource == metrics.CPU {
-				means.cpu.add(c.Series.Values)
+				means.cpu.add(usage.Values)
 			} else {
-				means.memory.add(c.Series.Values)
+				means.memory.add(usage.Values)
 			}
 		}
 	}

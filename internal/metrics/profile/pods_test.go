@@ -55,7 +55,7 @@ func TestReadPodUsage(t *testing.T) {
 		memory: []metrics.Chunk{values("a", "app", 100, 300), values("a", "side", 50), values("c", "app", 1)},
 	}
 
-	got, err := ReadPodUsage(t.Context(), source, nil, time.Unix(0, 0), time.Unix(3600, 0))
+	got, err := ReadPodUsage(t.Context(), source, nil, nil, time.Unix(0, 0), time.Unix(3600, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,35 @@ func TestReadPodUsage(t *testing.T) {
 	}
 
 	source.err = errors.New("boom")
-	if got, err := ReadPodUsage(t.Context(), source, nil, time.Unix(0, 0), time.Unix(3600, 0)); got != nil || !errors.Is(err, source.err) {
+	if got, err := ReadPodUsage(t.Context(), source, nil, nil, time.Unix(0, 0), time.Unix(3600, 0)); got != nil || !errors.Is(err, source.err) {
 		t.Errorf("ReadPodUsage with a read that fails = %v, %v, want nil and %v", got, err, source.err)
+	}
+}
+
+// oneNode is a CapacityReader of one node.
+type oneNode struct{ cores, bytes float64 }
+
+func (n oneNode) Capacities(context.Context, metrics.Window, []string) (*metrics.Capacities, error) {
+	out := metrics.NewCapacities()
+	out.AddNode("n1", metrics.CPU, n.cores)
+	out.AddNode("n1", metrics.Memory, n.bytes)
+
+	return out, nil
+}
+
+// TestReadPodUsage_ImpossibleSamples checks that a sample that no node could give does not enter the mean.
+func TestReadPodUsage_ImpossibleSamples(t *testing.T) {
+	source := &byResource{
+		cpu:    []metrics.Chunk{values("a", "app", 1, 4166, 3)},
+		memory: []metrics.Chunk{values("a", "app", 100, 1<<62, 300)},
+	}
+
+	got, err := ReadPodUsage(t.Context(), source, oneNode{8, 1 << 35}, nil, time.Unix(0, 0), time.Unix(3600, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if use, ok := got.Mean("shop", "a"); !ok || use != (cost.Amounts{CPU: 2000, Memory: 200}) {
+		t.Errorf("Mean = %+v, %t, want 2 cores and 200 bytes", use, ok)
 	}
 }

@@ -36,7 +36,7 @@ func newTotals(start, end time.Time) *totals {
 }
 
 // add distributes a chunk over its cells by time, so that sums over pods with different steps are correct. A nil receiver ignores it.
-func (t *totals) add(id identity, c metrics.Chunk, resource metrics.UsageKind) {
+func (t *totals) add(id identity, capacities *metrics.Capacities, c metrics.Chunk, resource metrics.UsageKind) {
 	if t == nil || c.Series.Step <= 0 {
 		return
 	}
@@ -60,7 +60,7 @@ func (t *totals) add(id identity, c metrics.Chunk, resource metrics.UsageKind) {
 		resourceTotals[id] = cells
 	}
 
-	for i, v := range c.Series.Values {
+	for i, v := range plausible(capacities, c, resource).Values {
 		if series.IsGap(v) || v < 0 || math.IsInf(v, 0) {
 			continue
 		}
@@ -68,6 +68,17 @@ func (t *totals) add(id identity, c metrics.Chunk, resource metrics.UsageKind) {
 		from := c.Series.Start.Add(time.Duration(i) * c.Series.Step).Sub(t.start)
 		spread(cells, from, from+c.Series.Step, v)
 	}
+}
+
+// plausible returns the usage of a chunk without samples that cannot be measurements.
+func plausible(capacities *metrics.Capacities, c metrics.Chunk, resource metrics.UsageKind) series.Series {
+	unit := rightsize.BytesUnit
+	if resource == metrics.CPU {
+		unit = rightsize.Cores
+	}
+
+	out, _ := rightsize.Plausible(c.Series, unit, capacities.Most(c.Key, resource, c.Series.Start))
+	return out
 }
 
 // spread adds a value over [from, to) to the means of the cells, weighted by the part of each cell that it covers.

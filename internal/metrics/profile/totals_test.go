@@ -23,16 +23,16 @@ func TestTotals(t *testing.T) {
 		return metrics.Chunk{Series: series.Series{Start: start.Add(offset), Step: step, Values: values}}
 	}
 	id := identityOf(ref)
-	u.totals.add(id, chunk(5*time.Minute, 5*time.Minute, 1, 2, series.Gap(), 3), metrics.CPU)
-	u.totals.add(id, chunk(10*time.Minute, time.Minute, 10, 10, 10, 10, 10), metrics.CPU) // A whole cell of another pod.
+	u.totals.add(id, nil, chunk(5*time.Minute, 5*time.Minute, 1, 2, series.Gap(), 3), metrics.CPU)
+	u.totals.add(id, nil, chunk(10*time.Minute, time.Minute, 10, 10, 10, 10, 10), metrics.CPU) // A whole cell of another pod.
 
-	u.totals.add(id, chunk(20*time.Minute, 10*time.Minute, 4), metrics.CPU)                          // Over two cells.
-	u.totals.add(id, chunk(-5*time.Minute, 10*time.Minute, 6), metrics.CPU)                          // Starts before the window.
-	u.totals.add(id, chunk(55*time.Minute, 10*time.Minute, 8), metrics.CPU)                          // Ends after it.
-	u.totals.add(id, chunk(30*time.Minute, 5*time.Minute, -1, math.Inf(1), math.NaN()), metrics.CPU) // Invalid values.
-	u.totals.add(id, chunk(0, 5*time.Minute, 1), metrics.UnreclaimableMemory)                        // Is included in memory.
-	u.totals.add(id, chunk(0, 0, 1), metrics.CPU)
-	u.totals.add(id, chunk(0, 5*time.Minute, 1<<30), metrics.Memory)
+	u.totals.add(id, nil, chunk(20*time.Minute, 10*time.Minute, 4), metrics.CPU)                          // Over two cells.
+	u.totals.add(id, nil, chunk(-5*time.Minute, 10*time.Minute, 6), metrics.CPU)                          // Starts before the window.
+	u.totals.add(id, nil, chunk(55*time.Minute, 10*time.Minute, 8), metrics.CPU)                          // Ends after it.
+	u.totals.add(id, nil, chunk(30*time.Minute, 5*time.Minute, -1, math.Inf(1), math.NaN()), metrics.CPU) // Invalid values.
+	u.totals.add(id, nil, chunk(0, 5*time.Minute, 1), metrics.UnreclaimableMemory)                        // Is included in memory.
+	u.totals.add(id, nil, chunk(0, 0, 1), metrics.CPU)
+	u.totals.add(id, nil, chunk(0, 5*time.Minute, 1<<30), metrics.Memory)
 	nan := math.NaN()
 	cpu, memory := u.Totals(ref)
 

@@ -50,6 +50,7 @@ func (s *Source) capabilities(cache *ownerCache) metrics.Capabilities {
 		Usage:           history,
 		Days:            history,
 		OOM:             events,
+		Capacity:        &capacityReader{s.queries},
 		Heaps:           events,
 		Hourly:          &hourlyReader{queries: s.queries, owners: owners},
 		Aggregates:      &aggregateReader{queries: s.queries, intervals: s.intervals, clusters: s.clusters},

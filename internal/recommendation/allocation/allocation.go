@@ -86,7 +86,8 @@ func (a *Allocator) Allocate(ctx context.Context) (*Report, error) {
 
 	progress.SetPhase("reading the usage of pods")
 	end := report.Now.Truncate(time.Minute)
-	use, err := profile.ReadPodUsage(ctx, source.Capabilities().Usage, nil, end.Add(-a.Window), end)
+	readers := source.Capabilities()
+	use, err := profile.ReadPodUsage(ctx, readers.Usage, readers.Capacity, nil, end.Add(-a.Window), end)
 	if err != nil {
 		return nil, err
 	}

@@ -160,7 +160,7 @@ func (l *Ledger) allocate(ctx context.Context, b *snapshot) error {
 	if l.cfg.Usage != nil {
 		end := b.at.Truncate(time.Minute)
 		var read *profile.PodUsage
-		if read, err = profile.ReadPodUsage(ctx, l.cfg.Usage, nil, end.Add(-usageWindow), end); err == nil {
+		if read, err = profile.ReadPodUsage(ctx, l.cfg.Usage, nodeCapacity(b.cluster.Nodes), nil, end.Add(-usageWindow), end); err == nil {
 			use = read.Mean
 			b.withUsage = true
 		}
@@ -173,6 +173,20 @@ func (l *Ledger) allocate(ctx context.Context, b *snapshot) error {
 	b.allocatedAt = b.at
 
 	return err
+}
+
+// nodeCapacity is a metrics.CapacityReader of the current nodes.
+type nodeCapacity []cost.Node
+
+// Capacities implements metrics.CapacityReader.
+func (n nodeCapacity) Capacities(context.Context, metrics.Window, []string) (*metrics.Capacities, error) {
+	out := metrics.NewCapacities()
+	for _, node := range n {
+		out.AddNode(node.Name, metrics.CPU, float64(node.Size.CPU)/1000)
+		out.AddNode(node.Name, metrics.Memory, float64(node.Size.Memory))
+	}
+
+	return out, nil
 }
 
 // Prices returns the prices of the nodes and the placement of pods, refreshed if they are older than the interval. If that

@@ -1,0 +1,126 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// limitTolerance and nodeTolerance are the factors by which a rate may exceed a limit or a node: it is extrapolated to its window.
+	limitTolerance = 1.1
+	nodeTolerance  = 1.01
+)
+
+// CapacityReader reads what nodes and limits could give to containers at times of the past.
+type CapacityReader interface {
+	// Capacities returns the limits of the containers in some namespaces in the window, and the nodes that there were. Empty namespaces mean
+	// all.
+	Capacities(ctx context.Context, w Window, namespaces []string) (*Capacities, error)
+}
+
+// Amounts are amounts of CPU, in cores, and memory, in bytes; 0 where unknown.
+type Amounts struct{ CPU, Memory float64 }
+
+func (a Amounts) of(resource UsageKind) float64 {
+	if resource == CPU {
+		return a.CPU
+	}
+
+	return a.Memory
+}
+
+// Raise raises an amount to at least a value.
+func (a *Amounts) Raise(resource UsageKind, v float64) {
+	switch resource {
+	case CPU:
+		a.CPU = max(a.CPU, v)
+	case Memory:
+		a.Memory = max(a.Memory, v)
+	}
+}
+
+// Capacities are what nodes and limits could give. A nil pointer knows nothing.
+type Capacities struct {
+	// Nodes are the capacities of nodes by name, Largest the largest of them.
+	Nodes   map[string]Amounts
+	Largest Amounts
+	limits  map[limitedContainer][]limitSpan
+}
+
+type limitedContainer struct{ namespace, pod, container string }
+
+// limitSpan is the largest limits within (from, to].
+type limitSpan struct {
+	from, to time.Time
+	limits   Amounts
+}
+
+// NewCapacities returns capacities without nodes and limits.
+func NewCapacities() *Capacities {
+	return &Capacities{Nodes: map[string]Amounts{}, limits: map[limitedContainer][]limitSpan{}}
+}
+
+// AddLimit adds the largest limit of a container within a time.
+func (c *Capacities) AddLimit(namespace, pod, container string, resource UsageKind, from, to time.Time, v float64) {
+	key := limitedContainer{namespace, pod, container}
+	spans := c.limits[key]
+	for i := range spans {
+		if spans[i].from.Equal(from) && spans[i].to.Equal(to) {
+			spans[i].limits.Raise(resource, v)
+			return
+		}
+	}
+
+	span := limitSpan{from: from, to: to}
+	span.limits.Raise(resource, v)
+	c.limits[key] = append(spans, span)
+}
+
+// AddNode adds the capacity of a node.
+func (c *Capacities) AddNode(name string, resource UsageKind, v float64) {
+	node := c.Nodes[name]
+	node.Raise(resource, v)
+	c.Nodes[name] = node
+	c.Largest.Raise(resource, v)
+}
+
+// Limit returns the largest limit of a container on the day of a time; 0 if it had none or it is unknown.
+func (c *Capacities) Limit(key ContainerKey, resource UsageKind, at time.Time) float64 {
+	if c == nil {
+		return 0
+	}
+
+	from := at.UTC().Truncate(24 * time.Hour)
+	to := from.Add(24 * time.Hour)
+	largest := 0.0
+	for _, s := range c.limits[limitedContainer{key.Workload.Namespace, key.Pod, key.Container}] {
+		if s.from.Before(to) && s.to.After(from) {
+			largest = max(largest, s.limits.of(resource))
+		}
+	}
+
+	return largest
+}
+
+// Most returns what a container could use at most on the day of a time: what its node has, or any node where its own is unknown, and its
+// limit with a tolerance; 0 if both are unknown.
+func (c *Capacities) Most(key ContainerKey, resource UsageKind, at time.Time) float64 {
+	if c == nil {
+		return 0
+	}
+
+	most := c.Nodes[key.Node].of(resource)
+	if most == 0 {
+		most = c.Largest.of(resource)
+	}
+
+	most *= nodeTolerance
+	if limit := limitTolerance * c.Limit(key, resource, at); limit > 0 && (most == 0 || limit < most) {
+		return limit
+	}
+
+	return most
+}

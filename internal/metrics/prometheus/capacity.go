@@ -1,0 +1,111 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+)
+
+// Resolutions of the search for the largest limits of a day, and for nodes. Pods that live between two of these times have the bound of
+// their node.
+const (
+	limitsStep = 15 * time.Minute
+	nodesStep  = 6 * time.Hour
+)
+
+// capacityReader implements metrics.CapacityReader.
+type capacityReader struct{ *queries }
+
+// Capacities implements metrics.CapacityReader with three queries: the limits of finished days, those of the rest, and the nodes. Limits that
+// the server rejects as too many are unknown.
+func (c *capacityReader) Capacities(ctx context.Context, w metrics.Window, namespaces []string) (*metrics.Capacities, error) {
+	out := metrics.NewCapacities()
+	end := w.End.UTC().Truncate(time.Second)
+	if now := c.now().UTC().Truncate(time.Second); now.Before(end) {
+		end = now
+	}
+
+	start := w.Start.UTC().Truncate(day)
+	if !start.Before(end) {
+		return out, nil
+	}
+
+	if err := c.limits(ctx, out, start, end, newScope(namespaces)); err != nil && !isTooLarge(err) {
+		return nil, fmt.Errorf("limits of containers: %w", err)
+	}
+
+	if err := c.nodes(ctx, out, start, end); err != nil {
+		return nil, fmt.Errorf("capacities of nodes: %w", err)
+	}
+
+	return out, nil
+}
+
+// limits reads the largest limits of each day.
+func (c *capacityReader) limits(ctx context.Context, out *metrics.Capacities, start, end time.Time, in scope) error {
+	midnight := end.Truncate(day)
+
+	return c.eachBatch(ctx, in, func(matchers []Matcher) error {
+		if start.Before(midnight) {
+			// The value at t covers (t-1d, t].
+			list, err := c.Range(ctx, c.expr.largestLimits(day, matchers), metrics.Window{Start: start.Add(day), End: midnight.Add(time.Second), Step: day})
+			if err != nil {
+				return err
+			}
+
+			for _, l := range list {
+				for i, v := range l.Values {
+					addLimit(out, l.Labels, l.Time(i).Add(-day), l.Time(i), v)
+				}
+			}
+		}
+
+		if end.Sub(midnight) < time.Second {
+			return nil
+		}
+
+		list, err := c.Instant(ctx, c.expr.largestLimits(end.Sub(midnight), matchers), end)
+		for _, sample := range list {
+			addLimit(out, sample.Labels, midnight, midnight.Add(day), sample.Value)
+		}
+
+		return err
+	})
+}
+
+func addLimit(out *metrics.Capacities, l metrics.Labels, from, to time.Time, v float64) {
+	if v > 0 && v <= maxAmount {
+		out.AddLimit(l["namespace"], l["pod"], l["container"], metrics.UsageKind(l["resource"]), from, to, v)
+	}
+}
+
+// largestLimits returns the query of the largest limits within a window. It reads the values at some times, which are few enough for a day of
+// all containers.
+func (x expressions) largestLimits(window time.Duration, matchers []Matcher) string {
+	sel := x.selector("", append([]Matcher{OneOf("__name__", []string{limitsMetric, initLimitsMetric}), cpuOrMemory()}, matchers...)...)
+	return fmt.Sprintf("max by (%s, resource) (max_over_time(%s[%s:%s]))", byContainer, sel, promDuration(window), promDuration(min(limitsStep, max(window/2, time.Second))))
+}
+
+func cpuOrMemory() Matcher { return Matcher{Label: "resource", Op: "=~", Value: "cpu|memory"} }
+
+// nodes reads the capacities of all nodes of the window, or their allocatable amounts.
+func (c *capacityReader) nodes(ctx context.Context, out *metrics.Capacities, start, end time.Time) error {
+	largest := func(metric string) string {
+		return fmt.Sprintf("max by (node, resource) (max_over_time(%s[%s:%s]))",
+			c.expr.selector(metric, cpuOrMemory()), promDuration(end.Sub(start)), promDuration(min(nodesStep, max(end.Sub(start)/2, time.Minute))))
+	}
+
+	list, err := c.Instant(ctx, largest(capacityMetric)+" or "+largest(allocatableMetric), end)
+	for _, sample := range list {
+		if sample.Value > 0 && sample.Value <= maxAmount {
+			out.AddNode(sample.Labels["node"], metrics.UsageKind(sample.Labels["resource"]), sample.Value)
+		}
+	}
+
+	return err
+}

@@ -1,0 +1,77 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+)
+
+// TestCapacities checks the limits of each day, also of pods and of a day that is not over, and the nodes, also deleted ones.
+func TestCapacities(t *testing.T) {
+	start := today.Add(-3 * day)
+	end := today.Add(10 * time.Hour)
+	w := newFixture(start, end)
+	limit := func(metric, pod, resource string, value func(time.Time) float64) {
+		for _, job := range []string{"a", "b"} {
+			w.add(value, "__name__", metric, "namespace", "shop", "pod", pod, "container", "app", "resource", resource, "job", job)
+		}
+	}
+
+	limit(limitsMetric, "web-0", "cpu", from(today.Add(-30*time.Hour), 1, 2))
+	limit(limitsMetric, "web-0", "memory", constant(1<<30))
+	limit(limitsMetric, "new-0", "cpu", between(today.Add(2*time.Hour), end, 0.3))
+	limit(initLimitsMetric, "side-0", "cpu", constant(0.25))
+	w.add(constant(8), "__name__", capacityMetric, "node", "n1", "resource", "cpu")
+	w.add(constant(32*gib), "__name__", capacityMetric, "node", "n1", "resource", "memory")
+	w.add(between(start, start.Add(day), 64), "__name__", capacityMetric, "node", "gone", "resource", "cpu")
+	w.add(constant(4), "__name__", allocatableMetric, "node", "n2", "resource", "cpu")
+
+	s := w.source(t, nil)
+	before := s.Stats().Queries
+	got, err := s.Capabilities().Capacity.Capacities(t.Context(), metrics.Window{Start: start, End: end}, []string{"shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if n := s.Stats().Queries - before; n != 3 {
+		t.Errorf("Capacities sent %d queries, want 3", n)
+	}
+
+	for _, c := range []struct {
+		pod, node   string
+		resource    metrics.UsageKind
+		at          time.Time
+		limit, most float64
+	}{
+		{"web-0", "n1", metrics.CPU, start.Add(time.Hour), 1, 1.1},
+		{"web-0", "n1", metrics.CPU, today.Add(-40 * time.Hour), 2, 2.2}, // The day of the change.
+		{"web-0", "n1", metrics.CPU, today.Add(-time.Hour), 2, 2.2},
+		{"web-0", "n1", metrics.CPU, today.Add(time.Hour), 2, 2.2},
+		{"web-0", "n1", metrics.Memory, today, 1 << 30, 1.1 * (1 << 30)},
+		{"web-0", "n1", metrics.UnreclaimableMemory, today, 1 << 30, 1.1 * (1 << 30)},
+		{"new-0", "n1", metrics.CPU, today.Add(5 * time.Hour), 0.3, 0.33},
+		{"new-0", "n1", metrics.CPU, today.Add(-5 * time.Hour), 0, 8.08},
+		{"side-0", "n1", metrics.CPU, today, 0.25, 0.275},
+		{"none-0", "n2", metrics.CPU, today, 0, 4.04},
+		{"none-0", "gone", metrics.CPU, today, 0, 64.64},
+		{"none-0", "", metrics.CPU, today, 0, 64.64},
+		{"none-0", "n2", metrics.Memory, today, 0, 1.01 * 32 * gib},
+	} {
+		key := metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop"}, Pod: c.pod, Container: "app", Node: c.node}
+		limit := got.Limit(key, c.resource, c.at)
+		most := got.Most(key, c.resource, c.at)
+		if limit != c.limit || most < 0.999*c.most || most > 1.001*c.most {
+			t.Errorf("%s of %s on %q at %v: Limit %v, Most %v; want %v and %v", c.resource, c.pod, c.node, c.at, limit, most, c.limit, c.most)
+		}
+	}
+
+	var unknown *metrics.Capacities
+	if limit, most := unknown.Limit(metrics.ContainerKey{}, metrics.CPU, today), unknown.Most(metrics.ContainerKey{}, metrics.CPU, today); limit != 0 || most != 0 {
+		t.Errorf("without capacities: Limit %v, Most %v, want 0", limit, most)
+	}
+}
