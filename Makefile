@@ -157,6 +157,86 @@ test-e2e: build $(BIN)/kubectl ## The playground end to end, as a user starts it
 test-web: install-web ## Tests of the dashboard: types, units, and pages in chromium; skipped, with the reason, where Node.js 20 or chromium is missing
 	@$(HAVE_WEB_SOURCES); GO=$(GO) CRANE_BIN=$(BIN) CRANE_SCREENSHOTS=$${CRANE_SCREENSHOTS:-$(BIN)/dashboard-screenshots} web/test/run.sh $(ARGS)
 
+.PHONY: test-agent
+test-agent: build-nodes $(BIN)/crane-scheduler ## The agent on real nodes alone, out of test-nodes; ARGS=-short leaves out emulated ones
+	CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m -v $(ARGS) ./test/e2e/node/agent
+
+.PHONY: bench-nodes
+bench-nodes: build-nodes ## Print the figures of real nodes: start, stop, idle cost, failures in 20 rounds
+	@$(BIN)/nodes bench $(ARGS)
+# --------------------------------------------------------------------------------------------------------------------
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME
+	@hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: build ## Print the figures: histogram, right-sizing, history of 10,000 containers, playground
+	@hack/bench.sh
+
+.PHONY: bench-nodeload
+bench-nodeload: $(BIN)/craned $(BIN)/controlplane ## Print queries, patches, CPU and memory of node loads on 5,000 nodes: an hour of decisions, and 8 minutes on an API server
+	$(GO) test -run '^$$' -bench Hour5000Nodes -benchtime 3x ./internal/nodeload/controller
+	$(GO) run ./test/bench/nodeload -for 8m
+
+.PHONY: bench-craned
+bench-craned: $(BIN)/craned $(BIN)/controlplane ## Print a pass of recommendations over 20,000 workloads, ten quiet minutes after it, and the heap after roll-outs; ARGS="-workloads 500 -namespaces 20" for less
+	@$(GO) run ./test/bench/craned $(ARGS)
+
+.PHONY: bench-requests
+bench-requests: build ## Print what Crane recommends for its own processes beside the requests of the chart, after a quarter of an hour of 1,000 workloads; fails if the chart requests less; ARGS="-workloads 60 -nodes 12" for less
+	@$(GO) run ./test/bench/requests -bin $(BIN) $(ARGS)
+
+.PHONY: bench-autoscaling
+bench-autoscaling: $(BIN)/craned $(BIN)/controlplane ## Print what craned writes and takes with 5,000 EffectiveHPAs while nothing changes, for ten minutes; ARGS="-scalers 500 -quiet 1m" for less
+	@$(GO) run ./test/bench/autoscaling $(ARGS)
+
+.PHONY: bench-metric-adapter
+bench-metric-adapter: $(BIN)/metric-adapter $(BIN)/controlplane ## Print the metric adapter's latency, memory and requests to the API server with 5,000 autoscalers; ARGS="-autoscalers 500 -namespaces 10" for less
+	@$(GO) run ./test/bench/metricadapter $(ARGS)
+
+.PHONY: bench-agent
+bench-agent: build-nodes ## Print what a tick of the agent takes at 110 pods, on a recorded tree and on a real node, and what it saves a pod beside a hog
+	$(GO) test -run '^$$' -bench 'Tick110' -benchmem ./internal/agent/signals
+	CRANE_BIN=$(BIN) $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/e2e/node/agent
+
+.PHONY: bench-scheduler
+bench-scheduler: $(BIN)/crane-scheduler ## Print how evenly nodes are used by each way to schedule, and what becomes of a burst; ARGS="--nodes 300 --seeds 3" for less
+	@hack/bench-scheduler.sh $(ARGS)
+
+.PHONY: bench-throughput
+bench-throughput: $(BIN)/controlplane $(BIN)/crane-scheduler ## Print pods a second with and without Crane's plugins on a real API server
+	@CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler $(GO) test -run '^$$' -bench Throughput -benchtime 1x -timeout 4h ./test/bench/scheduler
+
+.PHONY: bench-forecast
+bench-forecast: ## Print the accuracy table of the forecasters on ../shared/traces
+	@hack/bench-forecast.sh
+
+.PHONY: bench-decisions
+bench-decisions: $(BIN)/crane ## Print the scores of forecasts, sizing and scaling ahead on series of each family in ../shared
+	@$(GO) test -run '^$$' -bench LeaveOneFamilyOut -benchtime 1x -timeout 60m ./pkg/forecast/auto
+	@$(GO) test -run '^$$' -bench 'Families$$|Frontier|LeaveOneFamilyOut' -benchtime 1x -timeout 60m ./pkg/rightsize/requestbacktest
+	@$(GO) test -run '^$$' -bench LeaveOneFamilyOut -benchtime 1x -timeout 60m ./pkg/scaling/replay
+	@hack/bench-scaling.sh
+
+.PHONY: nightly
+nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the race detector, unused rights, Karpenter's simulation, emulated machines, CRI-O, Crane by its chart on real nodes, and fuzzing
+	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...
+	CRANE_NIGHTLY=1 CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test $(TEST_FLAGS) -count=1 -timeout 60m -run 'TestKillAtEveryWrite|TestUndoFromEachStep|TestAway|TestSecondCluster' ./test/integration/migrate
+	CRANE_NIGHTLY=1 CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m -run 'TestDashboardsHaveData|TestAlertsAreQuiet' ./test/e2e
+	CRANE_NIGHTLY=1 CRANE_CLI=$(BIN)/crane CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test -count=1 -timeout 20m -v -run TestManyRecommendations ./test/integration/dashboard
+	$(MAKE) test-autoscaler keda mimir
+	CRANE_NIGHTLY=1 CRANE_STORES=$(BIN) CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test -count=1 -timeout 20m -v -run 'TestKEDA|Mimir' ./internal/metrics/prometheus ./test/integration/metricadapter ./test/integration/prediction
+	$(MAKE) install-nodes build-crio test-nodes test-cluster
+	CRANE_NIGHTLY=1 $(GO) test -count=1 -timeout 60m ./test/release
+	$(MAKE) test-rbac
+	$(MAKE) bench-requests
+	$(MAKE) images
+	cd hack/images && CRANE_REPRODUCIBLE='$(IMAGES)' $(GO) test -count=1 -timeout 90m -run 'TestReproducible|TestDockerfile' .
+	CRANE_HPA_CASES=2000000 $(GO) test -count=1 -timeout 60m -run '^TestHPA(Calculator|Controller)$$' ./internal/autoscaling/controller/ehpa
+	$(MAKE) fuzz FUZZTIME=1m
+	$(MAKE) vulncheck audit-web
+
 ##@ Check
 
 .PHONY: lint

@@ -43,23 +43,22 @@ type DirectionRules struct {
 // Behavior is the scaling behavior of an HPA.
 type Behavior struct {
 	Up, Down DirectionRules
+	// Unset marks the behavior of an HPA without one, see DefaultBehavior.
+	Unset bool
 }
 
-// DefaultBehavior returns the behavior of an autoscaling/v2 HPA without one: it scales up at once, by 100 % or 4 pods in 15 s,
-// whichever is more, and down to the highest recommendation of the stabilization window (300 s by default).
+// DefaultBehavior returns the behavior of an HPA without one: it scales up at once, to at most twice the replicas or 4, whichever is more, and
+// down to the highest recommendation of the stabilization window (300 s by default).
 func DefaultBehavior(stabilization time.Duration) Behavior {
-	const period = 15 * time.Second
-	return Behavior{
-		Up:   DirectionRules{Policies: []RatePolicy{{Percent: 100, Period: period}, {Pods: 4, Period: period}}},
-		Down: DirectionRules{StabilizationWindow: stabilization, Policies: []RatePolicy{{Percent: 100, Period: period}}},
-	}
+	return Behavior{Unset: true, Down: DirectionRules{StabilizationWindow: stabilization}}
 }
 
 // History holds the recommendations and changes of an HPA as far back as its behavior needs. The zero value is ready to use. It is
 // not safe for concurrent use.
 type History struct {
+	started         bool
 	recommendations []replicaRecord
-	changes         []replicaRecord // signed
+	added, removed  []replicaRecord // changes, without sign
 }
 
 // replicaRecord is a number of replicas with the time of its decision.
@@ -68,42 +67,110 @@ type replicaRecord struct {
 	replicas int32
 }
 
+// start records the present replicas as a recommendation at the first sync: after a start of the controller an HPA keeps its replicas for a
+// stabilization window.
+func (h *History) start(now time.Time, current int32) {
+	if h.started {
+		return
+	}
+
+	h.started = true
+	h.recommendations = []replicaRecord{{now, current}}
+}
+
 // Limit returns the replicas to set for desired ones: stabilized, then bounded by the rate policies and by [low, high]. It records
 // the recommendation; the caller records the resulting change with RecordScaling.
 func (h *History) Limit(b Behavior, now time.Time, current, desired, low, high int32) int32 {
-	h.dropExpired(b, now)
+	h.start(now, current)
+	if b.Unset {
+		stable := h.stabilizeDown(b.Down.StabilizationWindow, now, desired)
+		return max(min(stable, high, defaultUpperLimit(current)), low)
+	}
+
 	stable := h.stabilize(b, now, current, desired)
-	h.recommendations = append(h.recommendations, replicaRecord{now, desired})
-	if stable > current {
-		stable = min(stable, max(h.upperLimit(b.Up, now, current), current))
-	}
-	if stable < current {
-		stable = max(stable, min(h.lowerLimit(b.Down, now, current), current))
+	switch {
+	case stable > current:
+		return min(stable, high, max(h.upperLimit(b.Up, now, current), current))
+	case stable < current:
+		return max(stable, low, min(h.lowerLimit(b.Down, now, current), current))
 	}
 
-	return min(max(stable, low), high)
+	return stable
 }
 
-// RecordScaling records a change of replicas.
-func (h *History) RecordScaling(now time.Time, from, to int32) {
-	if from != to {
-		h.changes = append(h.changes, replicaRecord{now, to - from})
+// defaultUpperLimit returns the most replicas to which an HPA without a behavior scales at once.
+func defaultUpperLimit(current int32) int32 {
+	const factor, least = 2, 4
+	return int32(min(math.MaxInt32, max(factor*int64(current), least)))
+}
+
+// RecordScaling records a change of replicas by an HPA with a behavior; one without does not need it.
+func (h *History) RecordScaling(b Behavior, now time.Time, from, to int32) {
+	switch {
+	case b.Unset:
+	case to > from:
+		h.added = record(h.added, replicaRecord{now, to - from}, now.Add(-b.Up.longestPeriod()))
+	case to < from:
+		h.removed = record(h.removed, replicaRecord{now, from - to}, now.Add(-b.Down.longestPeriod()))
 	}
 }
 
-// stabilize returns the number nearest to current among the recommendations in the window of each direction.
-func (h *History) stabilize(b Behavior, now time.Time, current, desired int32) int32 {
-	lowest := desired
+// record appends a record, or replaces the last one from before a time.
+func record(records []replicaRecord, next replicaRecord, outdated time.Time) []replicaRecord {
+	for i, r := range slices.Backward(records) {
+		if r.at.Before(outdated) {
+			records[i] = next
+			return records
+		}
+	}
+
+	return append(records, next)
+}
+
+func (r DirectionRules) longestPeriod() time.Duration {
+	longest := time.Duration(0)
+	for _, p := range r.Policies {
+		longest = max(longest, p.Period)
+	}
+
+	return longest
+}
+
+// stabilizeDown returns the highest recommendation of a window, and records the new one.
+func (h *History) stabilizeDown(window time.Duration, now time.Time, desired int32) int32 {
+	start := now.Add(-window)
 	highest := desired
 	for _, r := range h.recommendations {
-		if r.at.After(now.Add(-b.Up.StabilizationWindow)) {
-			lowest = min(lowest, r.replicas)
-		}
-		if r.at.After(now.Add(-b.Down.StabilizationWindow)) {
+		if !r.at.Before(start) {
 			highest = max(highest, r.replicas)
 		}
 	}
 
+	h.recommendations = record(h.recommendations, replicaRecord{now, desired}, start)
+	return highest
+}
+
+// stabilize returns the number nearest to current among the recommendations in the window of each direction, and records the new one.
+func (h *History) stabilize(b Behavior, now time.Time, current, desired int32) int32 {
+	startUp := now.Add(-b.Up.StabilizationWindow)
+	startDown := now.Add(-b.Down.StabilizationWindow)
+	lowest := desired
+	highest := desired
+	for _, r := range h.recommendations {
+		if r.at.After(startUp) {
+			lowest = min(lowest, r.replicas)
+		}
+		if r.at.After(startDown) {
+			highest = max(highest, r.replicas)
+		}
+	}
+
+	outdated := startUp
+	if startDown.Before(startUp) {
+		outdated = startDown
+	}
+
+	h.recommendations = record(h.recommendations, replicaRecord{now, desired}, outdated)
 	return min(max(current, lowest), highest)
 }
 
@@ -112,7 +179,7 @@ func (h *History) upperLimit(r DirectionRules, now time.Time, current int32) int
 	return selectLimit(r, math.MaxInt32, current, r.Select == SelectMin, func(p RatePolicy) int32 {
 		start := h.replicasAtPeriodStart(p.Period, now, current)
 		if p.Percent > 0 {
-			return ceilReplicas(float64(start) * (1 + float64(p.Percent)/100))
+			return wholeReplicas(float64(start) * (1 + float64(p.Percent)/100))
 		}
 
 		return start + p.Pods
@@ -124,7 +191,7 @@ func (h *History) lowerLimit(r DirectionRules, now time.Time, current int32) int
 	return selectLimit(r, 0, current, r.Select == SelectMax, func(p RatePolicy) int32 {
 		start := h.replicasAtPeriodStart(p.Period, now, current)
 		if p.Percent > 0 {
-			return int32(math.Floor(float64(start) * (1 - float64(p.Percent)/100)))
+			return int32(float64(start) * (1 - float64(p.Percent)/100))
 		}
 
 		return start - p.Pods
@@ -132,13 +199,13 @@ func (h *History) lowerLimit(r DirectionRules, now time.Time, current int32) int
 }
 
 // selectLimit returns the lowest or the highest limit of the policies, and unlimited without any.
-func selectLimit(r DirectionRules, free, current int32, lowest bool, limit func(RatePolicy) int32) int32 {
+func selectLimit(r DirectionRules, unlimited, current int32, lowest bool, limit func(RatePolicy) int32) int32 {
 	if r.Select == SelectDisabled {
 		return current
 	}
 
 	if len(r.Policies) == 0 {
-		return free
+		return unlimited
 	}
 
 	out := limit(r.Policies[0])
@@ -148,32 +215,23 @@ func selectLimit(r DirectionRules, free, current int32, lowest bool, limit func(
 		}
 	}
 
-	return max(out, 0)
+	return out
 }
 
 // replicasAtPeriodStart returns the replicas at the start of a period that ends now.
 func (h *History) replicasAtPeriodStart(period time.Duration, now time.Time, current int32) int32 {
-	for _, c := range h.changes {
-		if c.at.After(now.Add(-period)) {
+	start := now.Add(-period)
+	for _, c := range h.added {
+		if c.at.After(start) {
 			current -= c.replicas
 		}
 	}
 
-	return max(current, 0)
-}
-
-// dropExpired drops records that are older than every window.
-func (h *History) dropExpired(b Behavior, now time.Time) {
-	memory := max(b.Up.StabilizationWindow, b.Down.StabilizationWindow)
-	for _, p := range b.Up.Policies {
-		memory = max(memory, p.Period)
+	for _, c := range h.removed {
+		if c.at.After(start) {
+			current += c.replicas
+		}
 	}
 
-	for _, p := range b.Down.Policies {
-		memory = max(memory, p.Period)
-	}
-
-	old := func(m replicaRecord) bool { return !m.at.After(now.Add(-memory)) }
-	h.recommendations = slices.DeleteFunc(h.recommendations, old)
-	h.changes = slices.DeleteFunc(h.changes, old)
+	return current
 }

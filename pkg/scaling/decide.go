@@ -65,6 +65,7 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 		return Decision{Replicas: current}, err
 	}
 
+	h.start(now, current)
 	switch {
 	case current == 0 && bounds.Min != 0:
 		return Decision{}, ErrDisabled
@@ -91,7 +92,7 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 
 	// A metric without a value might ask for more, so that the others may not scale down.
 	missing := errors.Join(failed...)
-	if !hasValue || missing != nil && d.Desired <= current {
+	if !hasValue || missing != nil && d.Desired < current {
 		if missing == nil {
 			missing = ErrNoMetric
 		}
@@ -99,6 +100,7 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 		return Decision{Replicas: current, Desired: current}, missing
 	}
 
+	d.Desired = max(0, d.Desired) // A negative value asks for less than nothing.
 	d.Replicas = h.Limit(b, now, current, d.Desired, bounds.Min, bounds.Max)
 	if d.Replicas != d.Desired {
 		d.Reason = fmt.Sprintf("%s; limited to %d by stabilization, rates and [%d, %d]", d.Reason, d.Replicas, bounds.Min, bounds.Max)

@@ -27,7 +27,7 @@ func runLoop(t *testing.T, b Behavior, bounds Bounds, start int32, asked ...int3
 			t.Fatal(err)
 		}
 
-		h.RecordScaling(now, current, d.Replicas)
+		h.RecordScaling(b, now, current, d.Replicas)
 		current = d.Replicas
 		out = append(out, current)
 	}
@@ -49,12 +49,13 @@ func equal(t *testing.T, name string, got, want []int32) {
 func TestDecideBehavior(t *testing.T) {
 	wide := Bounds{Min: 1, Max: 1000}
 	standard := DefaultBehavior(300 * time.Second)
-	equal(t, "up at once by 4 or to the double", runLoop(t, standard, wide, 1, 100, 100, 100, 100), []int32{5, 10, 20, 40})
-	equal(t, "down only when the window forgot", runLoop(t, DefaultBehavior(30*time.Second), wide, 10, 10, 4, 4, 4), []int32{10, 10, 4, 4})
+	equal(t, "up at once to 4 or the double", runLoop(t, standard, wide, 1, 100, 100, 100, 100), []int32{4, 8, 16, 32})
+	equal(t, "down only when the window forgot", runLoop(t, DefaultBehavior(30*time.Second), wide, 10, 10, 4, 4, 4), []int32{10, 10, 10, 4})
 	equal(t, "bounds", runLoop(t, standard, Bounds{Min: 3, Max: 8}, 5, 100, 0), []int32{8, 8})
 
 	slow := Behavior{Down: DirectionRules{Policies: []RatePolicy{{Pods: 1, Period: time.Minute}}}}
 	equal(t, "one pod a minute", runLoop(t, slow, wide, 10, 1, 1, 1, 1, 1), []int32{9, 9, 9, 9, 8})
+	equal(t, "the replicas at the start count for a window", runLoop(t, DefaultBehavior(45*time.Second), wide, 10, 3, 3, 3, 3, 3), []int32{10, 10, 10, 10, 3})
 	fixed := Behavior{Up: DirectionRules{Select: SelectDisabled}, Down: DirectionRules{Select: SelectDisabled}}
 	equal(t, "disabled", runLoop(t, fixed, wide, 10, 100, 1), []int32{10, 10})
 	careful := Behavior{Up: DirectionRules{StabilizationWindow: time.Minute}}
@@ -77,6 +78,7 @@ func TestDecideMetrics(t *testing.T) {
 		{"the highest wins", 5, []Proposal{{Metric: "cpu", Replicas: 6}, {Metric: "rps", Replicas: 8}}, 8, "rps", ""},
 		{"one gone, up", 5, []Proposal{{Metric: "cpu", Err: none}, {Metric: "rps", Replicas: 8}}, 8, "rps", ""},
 		{"one gone, never down", 5, []Proposal{{Metric: "cpu", Err: none}, {Metric: "rps", Replicas: 2}}, 5, "", "cpu: gone"},
+		{"one gone, and the other is content", 5, []Proposal{{Metric: "cpu", Err: none}, {Metric: "rps", Replicas: 5}}, 5, "rps", ""},
 		{"all gone", 5, []Proposal{{Metric: "cpu", Err: none}}, 5, "", "cpu: gone"},
 		{"none at all", 5, nil, 5, "", ErrNoMetric.Error()},
 		{"switched off", 0, []Proposal{{Metric: "cpu", Replicas: 6}}, 0, "", ErrDisabled.Error()},
@@ -105,15 +107,15 @@ func TestDecideStaysWithinBounds(t *testing.T) {
 	for i := range 5000 {
 		now := noon().Add(time.Duration(i) * 15 * time.Second)
 		d, err := Decide(&h, b, bounds, now, current, []Proposal{{Metric: "cpu", Replicas: r.Int32N(100)}})
-		if err != nil || d.Replicas < bounds.Min || d.Replicas > bounds.Max || d.Replicas > max(2*current, current+4) {
-			t.Fatalf("step %d: from %d to %+v, %v, want 2 to 40 replicas and at most twice or 4 more", i, current, d, err)
+		if err != nil || d.Replicas < bounds.Min || d.Replicas > bounds.Max || d.Replicas > max(2*current, 4) {
+			t.Fatalf("step %d: from %d to %+v, %v, want 2 to 40 replicas and at most twice or 4", i, current, d, err)
 		}
 
-		h.RecordScaling(now, current, d.Replicas)
+		h.RecordScaling(b, now, current, d.Replicas)
 		current = d.Replicas
 
-		if len(h.recommendations) > 5 || len(h.changes) > 5 {
-			t.Fatalf("step %d: %d recommendations and %d changes are kept, want at most the 5 of a minute", i, len(h.recommendations), len(h.changes))
+		if changes := len(h.added) + len(h.removed); len(h.recommendations) > 6 || changes > 0 {
+			t.Fatalf("step %d: %d recommendations and %d changes are kept, want at most the 6 of a minute and no change", i, len(h.recommendations), changes)
 		}
 	}
 }

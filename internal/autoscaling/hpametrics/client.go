@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"path"
 	"time"
 
@@ -55,9 +56,11 @@ func NewClient(mgr manager.Manager) (*Client, error) {
 type Value struct {
 	// Pods are the samples of a metric that each pod has.
 	Pods []scaling.Pod
-	// Sum is the value of an Object or External metric.
-	Sum float64
-	// Ready is the number of ready pods.
+	// RequestErr is the reason why a utilization of the pods is undefined: one of them has no request. Pods that have ended count too.
+	RequestErr error
+	// Sum is the value of an Object or External metric in thousandths.
+	Sum int64
+	// Ready is the number of ready pods, negative where there are no pods.
 	Ready int32
 }
 
@@ -73,7 +76,7 @@ func (c *Client) Read(ctx context.Context, namespace, selector string, m *autosc
 	case autoscalingv2.ObjectMetricSourceType:
 		return c.object(ctx, namespace, selector, m.Object)
 	case autoscalingv2.ExternalMetricSourceType:
-		return c.external(ctx, namespace, selector, m.External.Metric)
+		return c.external(ctx, namespace, selector, m.External)
 	}
 
 	return Value{}, fmt.Errorf("metric type %q: %w", m.Type, scaling.ErrNoMetric)
@@ -133,6 +136,9 @@ func (c *Client) get(ctx context.Context, prefix string, segments []string, para
 	return nil
 }
 
+// errNoPods means that a metric of pods has no value because there are none.
+var errNoPods = fmt.Errorf("the target has no pods: %w", scaling.ErrNoMetric)
+
 func (c *Client) listPods(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
 	parsed, err := labels.Parse(selector)
 	if err != nil || parsed.Empty() {
@@ -152,6 +158,9 @@ func (c *Client) resource(ctx context.Context, namespace, selector string, s pod
 	if err != nil {
 		return Value{}, err
 	}
+	if len(pods) == 0 {
+		return Value{}, errNoPods
+	}
 
 	var list metricsv1beta1.PodMetricsList
 	err = c.get(ctx, "/apis/metrics.k8s.io/v1beta1/namespaces", []string{namespace, "pods"}, map[string]string{"labelSelector": selector}, &list)
@@ -166,8 +175,21 @@ func (c *Client) resource(ctx context.Context, namespace, selector string, s pod
 
 	var out Value
 	for i := range pods {
-		if pod, ok := s.sample(&pods[i], byName[pods[i].Name]); ok {
-			out.Pods = append(out.Pods, pod)
+		pod := &pods[i]
+		if sampled, ok := s.sample(pod, byName[pod.Name]); ok {
+			out.Pods = append(out.Pods, sampled)
+		}
+
+		if _, err := Request(pod, s.resource, s.container); err != nil && out.RequestErr == nil {
+			out.RequestErr = fmt.Errorf("pod %s: %w: %w", pod.Name, err, scaling.ErrNoMetric)
+		}
+
+		delete(byName, pod.Name)
+	}
+
+	for _, sample := range byName {
+		if use, ok := s.usage(sample); ok {
+			out.Pods = append(out.Pods, scaling.Pod{State: scaling.Unlisted, Usage: use})
 		}
 	}
 
@@ -201,27 +223,36 @@ func (c *Client) perPod(ctx context.Context, namespace, selector string, m autos
 	if err != nil {
 		return Value{}, err
 	}
+	if len(pods) == 0 {
+		return Value{}, errNoPods
+	}
+
+	metricSelector, err := formatSelector(m.Selector)
+	if err != nil {
+		return Value{}, err
+	}
 
 	values, err := c.custom(ctx, []string{namespace, "pods", "*", m.Name}, map[string]string{
-		"labelSelector": selector, "metricLabelSelector": formatSelector(m.Selector),
+		"labelSelector": selector, "metricLabelSelector": metricSelector,
 	})
 	if err != nil {
 		return Value{}, err
 	}
 
-	byName := map[string]float64{}
+	byName := map[string]int64{}
 	for i := range values.Items {
-		byName[values.Items[i].DescribedObject.Name] = values.Items[i].Value.AsApproximateFloat64()
+		byName[values.Items[i].DescribedObject.Name] = values.Items[i].Value.MilliValue()
 	}
 
 	var out Value
 	for i := range pods {
+		usage, found := byName[pods[i].Name]
+		delete(byName, pods[i].Name)
 		if !Counted(&pods[i]) {
 			continue
 		}
 
-		usage, found := byName[pods[i].Name]
-		pod := scaling.Pod{Usage: usage, Request: 1}
+		pod := scaling.Pod{Usage: usage}
 		switch {
 		case pods[i].Status.Phase == corev1.PodPending:
 			pod.State = scaling.Unready
@@ -230,6 +261,10 @@ func (c *Client) perPod(ctx context.Context, namespace, selector string, m autos
 		}
 
 		out.Pods = append(out.Pods, pod)
+	}
+
+	for _, usage := range byName {
+		out.Pods = append(out.Pods, scaling.Pod{State: scaling.Unlisted, Usage: usage})
 	}
 
 	return out, nil
@@ -255,44 +290,77 @@ func (c *Client) object(ctx context.Context, namespace, selector string, m *auto
 		return Value{}, fmt.Errorf("describedObject: %s belongs to no namespace: %w", kind, scaling.ErrNoMetric)
 	}
 
-	values, err := c.custom(ctx, object,
-		map[string]string{"metricLabelSelector": formatSelector(m.Metric.Selector)})
+	metricSelector, err := formatSelector(m.Metric.Selector)
 	if err != nil {
 		return Value{}, err
 	}
 
-	sum := 0.0
+	values, err := c.custom(ctx, object, map[string]string{"metricLabelSelector": metricSelector})
+	if err != nil {
+		return Value{}, err
+	}
+
+	var sum int64
 	for i := range values.Items {
-		sum += values.Items[i].Value.AsApproximateFloat64()
+		sum = addCapped(sum, values.Items[i].Value.MilliValue())
 	}
 
 	return c.sumWithReadyPods(ctx, namespace, selector, sum)
 }
 
-func (c *Client) external(ctx context.Context, namespace, selector string, m autoscalingv2.MetricIdentifier) (Value, error) {
-	values, err := c.ExternalValues(ctx, namespace, m.Name, formatSelector(m.Selector))
+func (c *Client) external(ctx context.Context, namespace, selector string, m *autoscalingv2.ExternalMetricSource) (Value, error) {
+	metricSelector, err := formatSelector(m.Metric.Selector)
 	if err != nil {
 		return Value{}, err
 	}
 
-	sum := 0.0
-	for i := range values {
-		sum += values[i].Value.AsApproximateFloat64()
+	values, err := c.ExternalValues(ctx, namespace, m.Metric.Name, metricSelector)
+	if err != nil {
+		return Value{}, err
 	}
 
+	sum := externalSum(values, m.Target.AverageValue != nil)
 	return c.sumWithReadyPods(ctx, namespace, selector, sum)
+}
+
+// externalSum returns the sum of the values of an external metric in thousandths, the largest number where it overflows. With an average value
+// the HPA controller takes a sum below zero for an overflow too, and scales as far up as it may.
+func externalSum(values []externalv1beta1.ExternalMetricValue, isAverage bool) int64 {
+	var sum int64
+	for i := range values {
+		sum = addCapped(sum, values[i].Value.MilliValue())
+		if sum == math.MaxInt64 || isAverage && sum < 0 {
+			return math.MaxInt64
+		}
+	}
+
+	return sum
+}
+
+// addCapped returns a sum, the largest number where it overflows.
+func addCapped(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+
+	return a + b
 }
 
 // sumWithReadyPods adds the number of ready pods, which a target of type Value is multiplied by.
-func (c *Client) sumWithReadyPods(ctx context.Context, namespace, selector string, sum float64) (Value, error) {
+func (c *Client) sumWithReadyPods(ctx context.Context, namespace, selector string, sum int64) (Value, error) {
 	pods, err := c.listPods(ctx, namespace, selector)
 	if err != nil {
 		return Value{}, err
 	}
 
 	out := Value{Sum: sum}
+	if len(pods) == 0 {
+		out.Ready = -1
+	}
+
 	for i := range pods {
-		if ready := readyCondition(&pods[i]); Counted(&pods[i]) && ready != nil && ready.Status == corev1.ConditionTrue {
+		ready := readyCondition(&pods[i])
+		if pods[i].Status.Phase == corev1.PodRunning && ready != nil && ready.Status == corev1.ConditionTrue {
 			out.Ready++
 		}
 	}
@@ -300,11 +368,16 @@ func (c *Client) sumWithReadyPods(ctx context.Context, namespace, selector strin
 	return out, nil
 }
 
-// formatSelector returns the text of a selector, empty for nil.
-func formatSelector(s *metav1.LabelSelector) string {
+// formatSelector returns a selector as a parameter of a request, empty for nil and for one that selects everything.
+func formatSelector(s *metav1.LabelSelector) (string, error) {
 	if s == nil {
-		return ""
+		return "", nil
 	}
 
-	return metav1.FormatLabelSelector(s)
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return "", fmt.Errorf("the selector of the metric: %w: %w", err, scaling.ErrNoMetric)
+	}
+
+	return selector.String(), nil
 }

@@ -135,7 +135,7 @@ func TestObjectsOfTheCluster(t *testing.T) {
 			switch {
 			case c.want == "" && (!errors.Is(err, scaling.ErrNoMetric) || len(*paths) > 0):
 				t.Errorf("got %+v, %v from %q: want an error that wraps ErrNoMetric", value, err, *paths)
-			case c.want != "" && (err != nil || value.Sum != 7 || !slices.Equal(*paths, []string{c.want})):
+			case c.want != "" && (err != nil || value.Sum != 7000 || !slices.Equal(*paths, []string{c.want})):
 				t.Errorf("got %+v, %v from %q, want 7 from %q", value, err, *paths, c.want)
 			}
 		})
@@ -148,5 +148,28 @@ func TestResponseIsBounded(t *testing.T) {
 	_, err := c.ExternalValues(t.Context(), "shop", "queue", "")
 	if !errors.Is(err, scaling.ErrNoMetric) || !strings.Contains(err.Error(), "more than 16 MiB") {
 		t.Errorf("ExternalValues returned error %v, want one about more than 16 MiB", err)
+	}
+}
+
+// TestSelectorOfAMetric checks the selector on the wire: one without requirements selects everything, as no selector does.
+func TestSelectorOfAMetric(t *testing.T) {
+	everything := &metav1.LabelSelector{}
+	for name, c := range map[string]struct {
+		selector *metav1.LabelSelector
+		want     string
+		err      bool
+	}{
+		"none":            {nil, "", false},
+		"an empty one":    {everything, "", false},
+		"an empty map":    {&metav1.LabelSelector{MatchLabels: map[string]string{}}, "", false},
+		"a label":         {&metav1.LabelSelector{MatchLabels: map[string]string{"queue": "orders"}}, "queue=orders", false},
+		"an expression":   {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "queue", Operator: "Exists"}}}, "queue", false},
+		"an invalid one":  {&metav1.LabelSelector{MatchLabels: map[string]string{"queue": "a b"}}, "", true},
+		"a bad operation": {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "queue", Operator: "Like"}}}, "", true},
+	} {
+		got, err := formatSelector(c.selector)
+		if got != c.want || (err != nil) != c.err || err != nil && !errors.Is(err, scaling.ErrNoMetric) {
+			t.Errorf("formatSelector of %s = %q, %v, want %q, error %v", name, got, err, c.want, c.err)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"crane.io/crane/pkg/scaling"
@@ -26,7 +27,8 @@ type podSampler struct {
 	now       time.Time
 }
 
-// sample returns the pod as input of the replica calculator, and false where the pod is not counted.
+// sample returns the pod as input of the replica calculator, and false where the pod is not counted. A request that is unknown is 0; see
+// Value.RequestErr.
 func (s podSampler) sample(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics) (scaling.Pod, bool) {
 	if !Counted(pod) {
 		return scaling.Pod{}, false
@@ -34,27 +36,21 @@ func (s podSampler) sample(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics) (
 
 	request, err := Request(pod, s.resource, s.container)
 	if err != nil {
-		request = 0 // The calculation of the replicas reports a missing request.
+		request = resource.Quantity{}
 	}
 
-	out := scaling.Pod{Request: request}
+	out := scaling.Pod{Request: request.MilliValue()}
+	use, found := s.usage(sample)
 	switch {
 	case pod.Status.Phase == corev1.PodPending:
 		out.State = scaling.Unready
-	case sample == nil:
+	case !found:
 		out.State = scaling.Missing
 	case s.resource == corev1.ResourceCPU && isInitializing(pod, sample, s.now):
 		out.State = scaling.Unready
 	}
 
-	if sample != nil {
-		use, found := s.usage(sample)
-		out.Usage = use
-		if !found && out.State == scaling.Ready {
-			out.State = scaling.Missing
-		}
-	}
-
+	out.Usage = use
 	return out, true
 }
 
@@ -88,9 +84,13 @@ func readyCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// usage returns the sum over the selected containers, and false where one of them has no value.
-func (s podSampler) usage(sample *metricsv1beta1.PodMetrics) (float64, bool) {
-	total := 0.0
+// usage returns the sum over the selected containers in thousandths, and false where one of them has no value.
+func (s podSampler) usage(sample *metricsv1beta1.PodMetrics) (int64, bool) {
+	if sample == nil {
+		return 0, false
+	}
+
+	total := int64(0)
 	found := false
 	for i := range sample.Containers {
 		c := &sample.Containers[i]
@@ -103,7 +103,7 @@ func (s podSampler) usage(sample *metricsv1beta1.PodMetrics) (float64, bool) {
 			return 0, false
 		}
 
-		total += q.AsApproximateFloat64()
+		total += q.MilliValue()
 		found = true
 	}
 

@@ -53,33 +53,31 @@ func TestPodSamples(t *testing.T) {
 		in      string
 		of      corev1.ResourceName
 		state   scaling.PodState
-		use     float64
-		request float64
+		use     int64
+		request int64
 		skip    bool
 	}{
-		"ready for long":                      {pod(time.Hour, time.Hour, corev1.ConditionTrue), sample, "", "cpu", scaling.Ready, 0.25, 0.5, false},
-		"one container":                       {pod(time.Hour, time.Hour, corev1.ConditionTrue), sample, "main", "cpu", scaling.Ready, 0.2, 0.4, false},
-		"no sample":                           {pod(time.Hour, time.Hour, corev1.ConditionTrue), nil, "", "cpu", scaling.Missing, 0, 0.5, false},
+		"ready for long":                      {pod(time.Hour, time.Hour, corev1.ConditionTrue), sample, "", "cpu", scaling.Ready, 250, 500, false},
+		"one container":                       {pod(time.Hour, time.Hour, corev1.ConditionTrue), sample, "main", "cpu", scaling.Ready, 200, 400, false},
+		"no sample":                           {pod(time.Hour, time.Hour, corev1.ConditionTrue), nil, "", "cpu", scaling.Missing, 0, 500, false},
 		"a sample without the resource":       {pod(time.Hour, time.Hour, corev1.ConditionTrue), sample, "", "memory", scaling.Missing, 0, 0, false},
 		"a container without a sample":        {pod(time.Hour, time.Hour, corev1.ConditionTrue), sample, "other", "cpu", scaling.Missing, 0, 0, false},
-		"young and not ready":                 {pod(time.Minute, time.Minute, corev1.ConditionFalse), sample, "", "cpu", scaling.Unready, 0.25, 0.5, false},
-		"ready a moment ago":                  {pod(time.Minute, 10*time.Second, corev1.ConditionTrue), sample, "", "cpu", scaling.Unready, 0.25, 0.5, false},
-		"ready for a window":                  {pod(time.Minute, 30*time.Second, corev1.ConditionTrue), sample, "", "cpu", scaling.Ready, 0.25, 0.5, false},
-		"old, and never was ready":            {pod(time.Hour, time.Hour-time.Second, corev1.ConditionFalse), sample, "", "cpu", scaling.Unready, 0.25, 0.5, false},
-		"old, and was ready":                  {pod(time.Hour, time.Minute, corev1.ConditionFalse), sample, "", "cpu", scaling.Ready, 0.25, 0.5, false},
+		"young and not ready":                 {pod(time.Minute, time.Minute, corev1.ConditionFalse), sample, "", "cpu", scaling.Unready, 250, 500, false},
+		"ready a moment ago":                  {pod(time.Minute, 10*time.Second, corev1.ConditionTrue), sample, "", "cpu", scaling.Unready, 250, 500, false},
+		"ready for a window":                  {pod(time.Minute, 30*time.Second, corev1.ConditionTrue), sample, "", "cpu", scaling.Ready, 250, 500, false},
+		"old, and never was ready":            {pod(time.Hour, time.Hour-time.Second, corev1.ConditionFalse), sample, "", "cpu", scaling.Unready, 250, 500, false},
+		"old, and was ready":                  {pod(time.Hour, time.Minute, corev1.ConditionFalse), sample, "", "cpu", scaling.Ready, 250, 500, false},
 		"not ready does not matter to memory": {pod(time.Minute, time.Minute, corev1.ConditionFalse), sample, "", "memory", scaling.Missing, 0, 0, false},
-		"pending":                             {pending, nil, "", "cpu", scaling.Unready, 0, 0.5, false},
-		"without a request":                   {bare, sample, "", "cpu", scaling.Ready, 0.25, 0, false},
+		"pending":                             {pending, nil, "", "cpu", scaling.Unready, 0, 500, false},
+		"without a request":                   {bare, sample, "", "cpu", scaling.Ready, 250, 0, false},
 		"failed":                              {over, sample, "", "cpu", 0, 0, 0, true},
 	} {
 		got, ok := podSampler{resource: c.of, container: c.in, now: now}.sample(c.pod, c.sample)
-		if ok == c.skip || ok && (got.State != c.state || !near(got.Usage, c.use) || !near(got.Request, c.request)) {
+		if ok == c.skip || ok && (got.State != c.state || got.Usage != c.use || got.Request != c.request) {
 			t.Errorf("%s: %+v, %v; want state %v, use %v of %v", name, got, ok, c.state, c.use, c.request)
 		}
 	}
 }
-
-func near(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }
 
 func requests(cpu string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}

@@ -7,23 +7,24 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
 )
 
-// Request returns what a pod requests of a resource, in cores or bytes, as the HPA controller counts it: the request of the pod level
+// Request returns what a pod requests of a resource as the HPA controller counts it: the request of the pod level
 // where the pod has one, else the sum of the containers that run for the life of the pod. With a container it returns the request of
 // that container alone. A container without a request is an error.
-func Request(pod *corev1.Pod, name corev1.ResourceName, container string) (float64, error) {
+func Request(pod *corev1.Pod, name corev1.ResourceName, container string) (resource.Quantity, error) {
 	if container == "" && podresource.IsPodLevelRequestsSet(pod) {
 		q, ok := podresource.PodRequests(pod, podresource.PodResourcesOptions{})[name]
 		if !ok {
-			return 0, fmt.Errorf("the pod requests no %s, which averageUtilization refers to", name)
+			return resource.Quantity{}, fmt.Errorf("the pod requests no %s, which averageUtilization refers to", name)
 		}
 
-		return q.AsApproximateFloat64(), nil
+		return q, nil
 	}
 
-	total := 0.0
+	var total resource.Quantity
 	found := false
 	for _, c := range longRunningContainers(&pod.Spec) {
 		if container != "" && c.Name != container {
@@ -32,15 +33,15 @@ func Request(pod *corev1.Pod, name corev1.ResourceName, container string) (float
 
 		q, ok := c.Resources.Requests[name]
 		if !ok {
-			return 0, fmt.Errorf("container %s requests no %s, which averageUtilization refers to", c.Name, name)
+			return resource.Quantity{}, fmt.Errorf("container %s requests no %s, which averageUtilization refers to", c.Name, name)
 		}
 
-		total += q.AsApproximateFloat64()
+		total.Add(q)
 		found = true
 	}
 
 	if !found {
-		return 0, fmt.Errorf("the request for %s is unknown: there is no container %s", name, container)
+		return resource.Quantity{}, fmt.Errorf("the request for %s is unknown: there is no container %s", name, container)
 	}
 
 	return total, nil

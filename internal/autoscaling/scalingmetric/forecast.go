@@ -254,17 +254,13 @@ func peakValue(samples []predictionv1alpha1.Sample, now time.Time, window time.D
 	return scaling.PeakInWindow(points, now, window)
 }
 
-// NewQuantity encodes a value for the metrics API in thousandths, rounded up: 0.9 is 900m, and a positive value is never 0.
+// NewQuantity encodes a value for the metrics API in thousandths, rounded up: 0.9 is 900m, and a positive value is never 0. A forecast below
+// nothing is 0.
 func NewQuantity(v float64) resource.Quantity {
 	const limit = float64(math.MaxInt64) / 2
-	switch {
-	case !(v > 0):
-		return *resource.NewMilliQuantity(0, resource.DecimalSI)
-	case v*1000 < limit:
-		// Floating-point noise above a whole number of thousandths is not rounded up.
-		const slack = 1e-6
-		return *resource.NewMilliQuantity(max(1, int64(math.Ceil(v*1000-slack))), resource.DecimalSI)
+	if v*1000 >= limit {
+		return *resource.NewQuantity(int64(math.Min(math.Ceil(v), limit)), resource.DecimalSI)
 	}
 
-	return *resource.NewQuantity(int64(math.Min(math.Ceil(v), limit)), resource.DecimalSI)
+	return *resource.NewMilliQuantity(max(0, scaling.Thousandths(v)), resource.DecimalSI)
 }

@@ -5,7 +5,6 @@ package replay
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -30,16 +29,34 @@ func (*Oracle) Name() string { return "oracle" }
 
 // Propose implements Scaler.
 func (o *Oracle) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
-	peak := 0.0
+	ahead := scaling.Proposal{Metric: "the load to come"}
 	first := int(v.Now.Sub(o.load.Start) / o.load.Step)
-	for i := max(first, 0); i < len(o.load.Values) && !o.load.Time(i).After(v.Now.Add(o.cfg.Startup+o.cfg.Sync)); i++ {
-		if !series.IsGap(o.load.Values[i]) {
-			peak = math.Max(peak, o.load.Values[i])
+	for i := max(first, 0); i < len(o.load.Values) && !o.load.Time(i).After(v.Now.Add(o.lead(maxDoublings))); i++ {
+		needed := scaling.ReplicasForLoad(o.load.Values[i], o.cfg.Capacity)
+		if needed > ahead.Replicas && !o.load.Time(i).After(v.Now.Add(o.lead(doublings(v.Current, needed)))) {
+			ahead.Replicas = needed
 		}
 	}
 
-	ahead := scaling.Proposal{Metric: "the load to come", Replicas: scaling.ReplicasForLoad(peak, o.cfg.Capacity)}
 	return []scaling.Proposal{o.reactiveProposal(v), ahead}, 0
+}
+
+// maxDoublings bounds how far an oracle looks ahead.
+const maxDoublings = 10
+
+// lead returns the time from a proposal to ready pods, where an HPA reaches it in some more syncs.
+func (o *Oracle) lead(moreSyncs int) time.Duration {
+	return o.cfg.Startup + time.Duration(1+moreSyncs)*o.cfg.Sync
+}
+
+// doublings returns the syncs that an HPA without a behavior needs before the last one: it at most doubles the replicas in each.
+func doublings(current, needed int32) int {
+	count := 0
+	for n := int64(max(current, 2)); 2*n < int64(needed) && count < maxDoublings; n *= 2 {
+		count++
+	}
+
+	return count
 }
 
 const (

@@ -101,7 +101,9 @@ func (p *Predictive) appendProposal(out []scaling.Proposal, level scaling.Level,
 	proposal := scaling.Proposal{
 		Metric: "prediction", Reason: fmt.Sprintf("the %g quantile of the next %s peaks at %.4g", level.Quantile, p.evaluator.Lead(level), peak),
 	}
-	proposal.Replicas, proposal.Err = scaling.ReplicasForTotal(p.plant.EquivalentLoad(level, peak), p.plant.TargetPerPod(), v.Current, p.Tolerance)
+	load := p.plant.EquivalentLoad(level, peak)
+	proposal.Replicas, proposal.Err = scaling.ReplicasForTotal(
+		amount(load, p.plant.Capacity), amount(p.plant.TargetPerPod(), p.plant.Capacity), v.Current, p.Tolerance)
 
 	return append(out, proposal)
 }

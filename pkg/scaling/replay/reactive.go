@@ -5,6 +5,7 @@ package replay
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"crane.io/crane/pkg/scaling"
@@ -29,7 +30,7 @@ func (r Reactive) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
 
 func (r Reactive) reactiveProposal(v ScalerInput) scaling.Proposal {
 	p := scaling.Proposal{Metric: "cpu"}
-	p.Replicas, p.Err = scaling.ReplicasForPods(v.Pods, v.Current, r.Target, r.Tolerance)
+	p.Replicas, p.Err = scaling.ReplicasForUtilization(v.Pods, v.Current, int32(math.Round(100*r.Target)), r.Tolerance)
 	p.Reason = fmt.Sprintf("use against a target of %.0f %%", 100*r.Target)
 
 	return p

@@ -58,8 +58,7 @@ func (c Config) Validate() error {
 // ScalerInput is the input of a scaler in one step.
 type ScalerInput struct {
 	Now time.Time
-	// Current is the number of replicas, Pods their samples as an HPA reads them: Pod.Usage in the unit of the series, Pod.Request
-	// the capacity.
+	// Current is the number of replicas, Pods their samples as an HPA reads them, see amount: Pod.Request is the capacity.
 	Current int32
 	Pods    []scaling.Pod
 }
@@ -183,7 +182,7 @@ func (s *simulation) step(now time.Time) {
 	// With an error no metric has a value, and the replicas stay.
 	decision, err := scaling.Decide(&s.history, s.cfg.Behavior, bounds, now, s.replicas, proposals)
 	if err == nil && decision.Replicas != s.replicas {
-		s.history.RecordScaling(now, s.replicas, decision.Replicas)
+		s.history.RecordScaling(s.cfg.Behavior, now, s.replicas, decision.Replicas)
 		s.scale(now, decision.Replicas)
 		s.score.Scalings++
 	}
@@ -240,16 +239,28 @@ func (s *simulation) observe(now time.Time) {
 // podSamples returns the pods as the HPA reads them: the ready ones share the load that is Delay old.
 func (s *simulation) podSamples(now time.Time) []scaling.Pod {
 	seen := s.loadAt(now.Add(-s.cfg.Delay))
+	ready := scaling.Pod{Usage: amount(seen/float64(s.ready), s.cfg.Capacity), Request: amount(s.cfg.Capacity, s.cfg.Capacity)}
+	if !(seen >= 0) {
+		ready.State = scaling.Missing
+	}
+
 	s.pods = s.pods[:0]
 	for range s.ready {
-		s.pods = append(s.pods, scaling.Pod{Usage: seen / float64(s.ready), Request: s.cfg.Capacity})
+		s.pods = append(s.pods, ready)
 	}
 
 	for range s.replicas - s.ready {
-		s.pods = append(s.pods, scaling.Pod{State: scaling.Unready, Request: s.cfg.Capacity})
+		s.pods = append(s.pods, scaling.Pod{State: scaling.Unready, Request: ready.Request})
 	}
 
 	return s.pods
+}
+
+// amount returns a load as an HPA reads it, in thousandths. The capacity of a pod counts as a thousand, because the unit of a series may be so
+// large that thousandths of it are too coarse.
+func amount(load, capacity float64) int64 {
+	const capacityAmount = 1000
+	return scaling.Thousandths(load / capacity * capacityAmount)
 }
 
 // loadAt returns the load at a time; NaN outside of the series.

@@ -180,7 +180,7 @@ func meanRequest(pods []corev1.Pod, key requestKey) podRequest {
 			return podRequest{err: err}
 		}
 
-		total += request
+		total += request.AsApproximateFloat64()
 	}
 
 	if total <= 0 {

@@ -33,7 +33,7 @@ type PreviewCalculator struct {
 	states map[types.NamespacedName]*previewState
 }
 
-// previewState is kept for one autoscaler until its spec changes.
+// previewState is kept for one autoscaler. Its history outlives a change of the spec, as in the HPA controller.
 type previewState struct {
 	generation int64
 	computedAt time.Time
@@ -68,8 +68,8 @@ func (s *PreviewCalculator) Compute(ctx context.Context, o observation, p plan) 
 
 	s.mu.Lock()
 	state := s.states[name]
-	if state == nil || state.generation != o.ehpa.Generation {
-		state = &previewState{generation: o.ehpa.Generation}
+	if state == nil {
+		state = &previewState{}
 		if s.states == nil {
 			s.states = map[types.NamespacedName]*previewState{}
 		}
@@ -79,9 +79,10 @@ func (s *PreviewCalculator) Compute(ctx context.Context, o observation, p plan) 
 
 	s.mu.Unlock()
 	// The workqueue never runs two reconciles of one autoscaler at once.
-	if state.computedAt.IsZero() || o.now.Sub(state.computedAt) >= previewInterval {
+	if state.computedAt.IsZero() || state.generation != o.ehpa.Generation || o.now.Sub(state.computedAt) >= previewInterval {
 		state.last = s.sync(ctx, &state.history, o, p)
 		state.computedAt = o.now
+		state.generation = o.ehpa.Generation
 	}
 
 	out := state.last
@@ -127,7 +128,8 @@ func (s *PreviewCalculator) sync(ctx context.Context, h *scaling.History, o obse
 		entry.current = formatNumber(c.forecast.Value)
 		entry.target = c.perPod.String()
 		entry.message = c.forecast.Reason
-		replicas, err := scaling.ReplicasForTotal(c.forecast.Value, c.perPod.AsApproximateFloat64(), o.target.Replicas, scalingTolerance(behavior))
+		value := scalingmetric.NewQuantity(c.forecast.Value)
+		replicas, err := scaling.ReplicasForTotal(value.MilliValue(), c.perPod.MilliValue(), o.target.CurrentReplicas, scalingTolerance(behavior))
 		add(entry, replicas, err)
 	}
 
@@ -172,13 +174,12 @@ func (p proposal) status(replicas int32, err error) autoscalingv1alpha1.ReplicaP
 // scalingBehavior converts the behavior of an HPA. Unset fields have the defaults of the HPA controller.
 func scalingBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) scaling.Behavior {
 	const stabilization = 5 * time.Minute
-	out := scaling.DefaultBehavior(stabilization)
-	if full := defaultedBehavior(b); full != nil {
-		out.Up = scalingRules(full.ScaleUp, 0)
-		out.Down = scalingRules(full.ScaleDown, stabilization)
+	full := defaultedBehavior(b)
+	if full == nil {
+		return scaling.DefaultBehavior(stabilization)
 	}
 
-	return out
+	return scaling.Behavior{Up: scalingRules(full.ScaleUp, 0), Down: scalingRules(full.ScaleDown, stabilization)}
 }
 
 func scalingRules(r *autoscalingv2.HPAScalingRules, stabilization time.Duration) scaling.DirectionRules {

@@ -38,8 +38,9 @@ func hpaProposals(hpa *autoscalingv2.HorizontalPodAutoscaler, p plan) []autoscal
 		entry := proposal{name: names[i]}
 		r, err := newReading(&hpa.Spec.Metrics[i], metricStatus(hpa, i))
 		if c := p.forecasts.candidate(names[i]); c != nil && err == nil { // The HPA rounds the value.
+			value := scalingmetric.NewQuantity(c.forecast.Value)
 			r = reading{
-				current:     amount{c.forecast.Value, formatNumber(c.forecast.Value)},
+				current:     amount{value.MilliValue(), formatNumber(c.forecast.Value)},
 				target:      quantityAmount(c.perPod),
 				totalMetric: true,
 				totalValue:  true,
@@ -136,13 +137,13 @@ type reading struct {
 
 // amount is a value and its text.
 type amount struct {
-	value float64
-	text  string
+	thousandths int64
+	text        string
 }
 
-func percentAmount(p int32) amount { return amount{float64(p), strconv.Itoa(int(p))} }
+func percentAmount(p int32) amount { return amount{int64(p) * 1000, strconv.Itoa(int(p))} }
 
-func quantityAmount(q resource.Quantity) amount { return amount{q.AsApproximateFloat64(), q.String()} }
+func quantityAmount(q resource.Quantity) amount { return amount{q.MilliValue(), q.String()} }
 
 // newReading returns the target of a metric with its current value. Without a value the error wraps scaling.ErrNoMetric.
 func newReading(m *autoscalingv2.MetricSpec, current autoscalingv2.MetricValueStatus) (reading, error) {
@@ -217,14 +218,14 @@ func currentValue(s *autoscalingv2.MetricStatus) autoscalingv2.MetricValueStatus
 func (r reading) replicas(current int32, tolerance scaling.Tolerance) (int32, error) {
 	switch {
 	case r.totalValue:
-		return scaling.ReplicasForTotal(r.current.value, r.target.value, current, tolerance)
+		return scaling.ReplicasForTotal(r.current.thousandths, r.target.thousandths, current, tolerance)
 	case r.totalMetric:
-		// The status of the HPA has the value per pod, rounded up to a thousandth.
-		const half = 0.0005
-		return scaling.ReplicasForTotal(max(0, r.current.value-half)*float64(current), r.target.value, current, tolerance)
+		// The status of the HPA has the value per pod, rounded up to a thousandth: on average half of one is too much.
+		count := int64(current)
+		return scaling.ReplicasForTotal(max(0, r.current.thousandths*count-count/2), r.target.thousandths, current, tolerance)
 	}
 
-	return scaling.ReplicasForValue(r.current.value, r.target.value, current, current, tolerance)
+	return scaling.ReplicasForValue(r.current.thousandths, r.target.thousandths, current, current, tolerance)
 }
 
 func scalingTolerance(b *autoscalingv2.HorizontalPodAutoscalerBehavior) scaling.Tolerance {

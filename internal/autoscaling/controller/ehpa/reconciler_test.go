@@ -306,7 +306,7 @@ func computePreview(t *testing.T, current int32, use float64, forecast *float64)
 
 	var pods []scaling.Pod
 	for range current {
-		pods = append(pods, scaling.Pod{Usage: use * 0.25, Request: 0.25})
+		pods = append(pods, scaling.Pod{Usage: scaling.Thousandths(use * 0.25), Request: 250})
 	}
 
 	e := web(func(e *scaler) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyPreview })

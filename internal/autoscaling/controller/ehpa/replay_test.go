@@ -110,7 +110,7 @@ func (c *clusterScaler) Propose(v replay.ScalerInput) ([]scaling.Proposal, int32
 
 		if err == nil {
 			value := scalingmetric.NewQuantity(forecast.Value)
-			one.Replicas, one.Err = scaling.ReplicasForTotal(value.AsApproximateFloat64(), m.External.Target.AverageValue.AsApproximateFloat64(), v.Current, c.Tolerance)
+			one.Replicas, one.Err = scaling.ReplicasForTotal(value.MilliValue(), m.External.Target.AverageValue.MilliValue(), v.Current, c.Tolerance)
 		}
 
 		out = append(out, one)
