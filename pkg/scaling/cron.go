@@ -6,6 +6,8 @@ package scaling
 import (
 	"errors"
 	"fmt"
+	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -19,7 +21,7 @@ import (
 // fall on one minute, the window stays open.
 type CronWindow struct {
 	name       string
-	start, end cron.Schedule
+	start, end *cron.SpecSchedule
 	location   *time.Location
 	replicas   int32
 }
@@ -39,7 +41,7 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 	var errs []error
 	for _, f := range []struct {
 		field, text string
-		schedule    *cron.Schedule
+		schedule    **cron.SpecSchedule
 	}{{"start", start, &w.start}, {"end", end, &w.end}} {
 		s, err := cron.ParseStandard(f.text)
 		switch spec, ok := s.(*cron.SpecSchedule); {
@@ -58,7 +60,7 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 		}
 	}
 
-	if len(errs) == 0 && *w.start.(*cron.SpecSchedule) == *w.end.(*cron.SpecSchedule) {
+	if len(errs) == 0 && *w.start == *w.end {
 		errs = append(errs, fmt.Errorf("start and end are both %q: the window would never close", start))
 	}
 
@@ -128,26 +130,84 @@ func asUTC(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// lastScheduled returns the latest time of a schedule that is not after wall.
-func lastScheduled(s cron.Schedule, wall time.Time) (time.Time, bool) {
-	const day = 24 * time.Hour
-	for _, lookback := range []time.Duration{time.Hour, day, 8 * day, 32 * day, 367 * day, 8 * 366 * day} {
-		at := s.Next(wall.Add(-lookback - time.Nanosecond))
-		if at.IsZero() || at.After(wall) {
-			continue
-		}
+// maxMonthsBack covers the eight years between two 29ths of February at the turn of a century.
+const maxMonthsBack = 8*12 + 1
 
-		for {
-			next := s.Next(at)
-			if next.IsZero() || next.After(wall) {
-				return at, true
+// lastScheduled returns the latest time of a schedule that is not after wall. It goes back by months and days, so that its cost does not depend
+// on how often the schedule fires.
+func lastScheduled(s *cron.SpecSchedule, wall time.Time) (time.Time, bool) {
+	year, month, day := wall.Date()
+	latest := wall.Hour()*60 + wall.Minute()
+	for range maxMonthsBack {
+		if s.Month&(1<<uint(month)) != 0 {
+			firstWeekday := int(time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).Weekday())
+			for ; day > 0; day-- {
+				if !matchesDay(s, day, (firstWeekday+day-1)%7) {
+					latest = math.MaxInt
+					continue
+				}
+
+				if minute, ok := lastMinute(s, latest); ok {
+					return time.Date(year, month, day, 0, minute, 0, 0, time.UTC), true
+				}
+
+				latest = math.MaxInt
 			}
-
-			at = next
 		}
+
+		// The last day of the month before.
+		year, month, day = time.Date(year, month, 0, 0, 0, 0, 0, time.UTC).Date()
+		latest = math.MaxInt
 	}
 
 	return time.Time{}, false
+}
+
+// anyValue is the bit of a field of a cron expression that allows all values.
+const anyValue = 1 << 63
+
+// matchesDay reports whether a schedule fires on a day. Where it restricts the day of the month and of the week, either is enough.
+func matchesDay(s *cron.SpecSchedule, day, weekday int) bool {
+	inMonth := s.Dom&(1<<uint(day)) != 0
+	inWeek := s.Dow&(1<<uint(weekday)) != 0
+	if s.Dom&anyValue != 0 || s.Dow&anyValue != 0 {
+		return inMonth && inWeek
+	}
+
+	return inMonth || inWeek
+}
+
+// lastMinute returns the last minute of a day, not after latest, at which a schedule fires.
+func lastMinute(s *cron.SpecSchedule, latest int) (minute int, ok bool) {
+	const lastHour, minutesPerHour = 23, 60
+
+	hour := lastHour
+	if latest < (lastHour+1)*minutesPerHour {
+		hour = latest / minutesPerHour
+		if s.Hour&(1<<uint(hour)) != 0 {
+			if m := highestUpTo(s.Minute, latest%minutesPerHour); m >= 0 {
+				return hour*minutesPerHour + m, true
+			}
+		}
+
+		hour--
+	}
+
+	h := highestUpTo(s.Hour, hour)
+	if h < 0 {
+		return 0, false
+	}
+
+	return h*minutesPerHour + highestUpTo(s.Minute, minutesPerHour-1), true
+}
+
+// highestUpTo returns the highest bit that is set among those from 0 to last, -1 for none.
+func highestUpTo(set uint64, last int) int {
+	if last < 0 {
+		return -1
+	}
+
+	return bits.Len64(set&(1<<uint(last+1)-1)) - 1
 }
 
 // firstInstant returns the first time after now at which the wall clock of a time zone has reached a time.
