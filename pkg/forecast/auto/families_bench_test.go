@@ -51,7 +51,7 @@ func rowsOf(past series.Series) (m, whole *Model, rows *dayRows) {
 	}
 
 	whole = m.closed()
-	rows = newDayRows(whole)
+	rows = newDayRows(whole, nil)
 	rows.setMidnight(time.Unix(whole.head*m.layout.seconds(), 0), nil)
 
 	return m, whole, rows
@@ -75,10 +75,10 @@ func scoreSeries(s series.Series, variants []variant) []figures {
 		out[0].add(actual, func(i int) float64 { return plain.Values[i].At(0.5) }, func(i int) float64 { return plain.Values[i].At(0.95) })
 		m, whole, rows := rowsOf(past)
 		o := newOutlook(rows, 1)
-		origin := time.Unix(whole.head*m.layout.seconds(), 0)
+		origin := whole.head * m.layout.seconds()
 		for k, v := range variants {
 			f := forecast.Forecast{Start: m.now(), Step: s.Step, Values: make([]forecast.Quantiles, perDay)}
-			m.fill(f, newHedge(o, v.tune, v.gate), origin)
+			m.fill(f, newHedge(o, v.tune, v.gate), origin, wallClock{})
 			out[1+k].add(actual, func(i int) float64 { return f.Values[i].At(0.5) }, func(i int) float64 { return f.Values[i].At(0.95) })
 		}
 	}

@@ -30,13 +30,22 @@ func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast
 	// The slot in progress counts only if the newest sample was its last.
 	closed := m.closed()
 
-	rows := newDayRows(closed.without(holidays))
+	rows := newDayRows(closed.without(holidays), holidays.zone)
 	if !rows.sampled {
 		return forecast.Forecast{}, fmt.Errorf("%w: the model has seen none within %d days", forecast.ErrEmpty, historyDays)
 	}
 
-	rows.setMidnight(time.Unix(closed.head*m.layout.seconds(), 0), holidays.zone)
-	ahead := int((horizon + day - 1) / day)
+	origin := closed.head * m.layout.seconds()
+	rows.setMidnight(time.Unix(origin, 0), holidays.zone)
+
+	// A day whose clock is set forward reaches into the next one by an hour.
+	clock := newWallClock(holidays.zone, origin, m.now().Add(horizon).Unix())
+	longest := horizon
+	if clock.zone != nil {
+		longest += longestShift
+	}
+
+	ahead := int((longest + day - 1) / day)
 	h := newHedge(newOutlook(rows, ahead), defaultTuning(), shippedGate())
 
 	out := forecast.Forecast{
@@ -51,15 +60,18 @@ func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast
 		Values:  make([]forecast.Quantiles, n),
 	}
 
-	m.fill(out, h, time.Unix(closed.head*m.layout.seconds(), 0))
+	m.fill(out, h, origin, clock)
 	closed.fillHolidays(out, holidays)
-	out.Highs = closed.highs(out.Start, out.End())
+	out.Highs = closed.highs(out.Start, out.End(), holidays.zone)
 
 	return out, nil
 }
 
+// longestShift is the most by which the clock of a zone is set forward.
+const longestShift = 3 * time.Hour
+
 // fill sets the values of a forecast, day by day from the origin on.
-func (m *Model) fill(out forecast.Forecast, h *hedge, origin time.Time) {
+func (m *Model) fill(out forecast.Forecast, h *hedge, origin int64, clock wallClock) {
 	limit := min(h.h.max*capFactor, forecast.MaxValue)
 	filled := -1
 	var p profile
@@ -67,7 +79,8 @@ func (m *Model) fill(out forecast.Forecast, h *hedge, origin time.Time) {
 	lastSlot := -1
 	for i := range out.Values {
 		// A history shorter than a slot starts before its origin.
-		slot := int(max(0, out.Start.Add(time.Duration(i)*out.Step).Sub(origin)) / m.layout.slot)
+		at := out.Start.Add(time.Duration(i) * out.Step).Unix()
+		slot := int(max(0, clock.seconds(at)-clock.seconds(origin)) / m.layout.seconds())
 		if slot == lastSlot {
 			out.Values[i] = out.Values[i-1]
 			continue
@@ -107,6 +120,8 @@ func heaviest(weights []float64) int {
 func (h *hedge) reason(slots int) string {
 	observed := forecast.Span(time.Duration(slots) * day / time.Duration(h.h.slots))
 	switch {
+	case h.h.fullRows() == 0 && slots >= h.h.slots/2:
+		return fmt.Sprintf("level only: no day of %s of history has samples for half of its time", observed)
 	case h.h.fullRows() == 0:
 		return fmt.Sprintf("level only: %s of history, %s needed for the time of day", observed, forecast.Span(day/2))
 	case len(h.past[0]) == 0:

@@ -65,7 +65,7 @@ func TestReplaysUseOlderRowsOnly(t *testing.T) {
 			}
 		}
 
-		return newOutlook(newDayRows(&whole), 1).past
+		return newOutlook(newDayRows(&whole, nil), 1).past
 	}
 
 	clean := forecasts(false)
@@ -101,7 +101,7 @@ func TestOutages(t *testing.T) {
 			m.Observe(monday.Add(time.Duration(i)*time.Hour), v)
 		}
 
-		rows := newDayRows(m.closed())
+		rows := newDayRows(m.closed(), nil)
 		for r := range rows.rows {
 			if out := rows.coverage[r] == 0; out != slices.Contains(c.want, r) {
 				t.Errorf("%s: day %d is left out: %v, want the days %v left out", name, r, out, c.want)
@@ -127,7 +127,7 @@ func TestPlainExpert(t *testing.T) {
 	}
 
 	m := fit(h)
-	o := newOutlook(newDayRows(m.closed()), 1)
+	o := newOutlook(newDayRows(m.closed(), nil), 1)
 
 	p := o.days[plainExpert][0]
 	for x := range 288 {

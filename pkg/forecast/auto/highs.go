@@ -16,7 +16,7 @@ const minHighDays = 2
 
 // highs returns the quantiles over the past days of the highest sample in each forecast.HighStep of a horizon, all 0 where too few days are
 // known; none for slots that do not divide it.
-func (m *Model) highs(start, end time.Time) []forecast.Quantiles {
+func (m *Model) highs(start, end time.Time, zone *time.Location) []forecast.Quantiles {
 	if forecast.HighStep%m.layout.slot != 0 {
 		return nil
 	}
@@ -26,9 +26,10 @@ func (m *Model) highs(start, end time.Time) []forecast.Quantiles {
 
 	last := floorDiv(end.Unix()-1, seconds)
 	out := make([]forecast.Quantiles, 0, last-first+1)
+	clock := newWallClock(zone, (m.head-int64(m.recent.count))*m.layout.seconds(), end.Unix())
 	highs := []float64(nil)
 	for i := first; i <= last; i++ {
-		highs = m.pastHighs(i*seconds, highs[:0])
+		highs = m.pastHighs(i*seconds, clock, highs[:0])
 		out = append(out, m.quantilesOfHighs(highs))
 	}
 
@@ -36,11 +37,15 @@ func (m *Model) highs(start, end time.Time) []forecast.Quantiles {
 }
 
 // pastHighs appends the highest samples of the forecast.HighStep that begins at a time, on the days before.
-func (m *Model) pastHighs(begin int64, highs []float64) []float64 {
-	const daySeconds = int64(day / time.Second)
+func (m *Model) pastHighs(begin int64, clock wallClock, highs []float64) []float64 {
 	slots := int64(forecast.HighStep / m.layout.slot)
 	oldest := m.head - int64(m.recent.count)
-	for at := begin - daySeconds; at >= oldest*m.layout.seconds(); at -= daySeconds {
+	for days := int64(1); ; days++ {
+		at := clock.daysBefore(begin, days)
+		if at < oldest*m.layout.seconds() {
+			break
+		}
+
 		from := floorDiv(at, m.layout.seconds())
 		highest := 0.0
 		sampled := false

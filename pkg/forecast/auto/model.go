@@ -20,13 +20,13 @@ const bufferSize = 64
 // Model is the state of one series: two weeks of slots. It is updated sample by sample and forecasts from its state, so
 // an updated model and one that is fitted anew to the same samples are equal. It is not safe for concurrent use.
 //
-// Its values are relative to the first positive sample, so that forecasts do not depend on the unit. Samples beyond
-// forecast.MaxValue times the first one are clamped to that.
+// Its values are relative to a positive sample, the first one or the first of another order of magnitude, so that forecasts do not depend on the
+// unit.
 type Model struct {
 	layout layout
 	step   time.Duration
 
-	scale float64 // the first positive sample, 0 before there is one
+	scale float64 // a positive sample, 0 before there is one
 
 	head   int64 // index of the slot in progress: slots since the Unix epoch
 	recent ring  // the slots before head, layout.capacity() at most
@@ -74,6 +74,9 @@ func (m *Model) observe(seconds int64, value float64) {
 	}
 }
 
+// maxRelative is the largest sample relative to the scale. A history may begin with next to nothing, in which case the scale changes later.
+const maxRelative = 1 << 40
+
 // relative converts a sample to the scale of the model.
 func (m *Model) relative(value float64) float32 {
 	if m.scale == 0 {
@@ -84,7 +87,25 @@ func (m *Model) relative(value float64) float32 {
 		return 0
 	}
 
-	return float32(min(value/m.scale, forecast.MaxValue))
+	if value/m.scale > maxRelative {
+		m.rescale(value)
+	}
+
+	return float32(value / m.scale)
+}
+
+// rescale makes the values relative to another sample.
+func (m *Model) rescale(scale float64) {
+	factor := float32(m.scale / scale)
+	for i := range m.buffer {
+		m.buffer[i] *= factor
+	}
+
+	for i := range m.recent.cells {
+		m.recent.cells[i].top *= factor
+	}
+
+	m.scale = scale
 }
 
 // enter sets the slot in progress.
@@ -144,7 +165,9 @@ func (m *Model) push(a atoms) { m.recent.push(a.pack(), m.layout.capacity()) }
 // closed returns the model as a forecast uses it: with the slot in progress closed if the newest sample was its last,
 // and the origin at the slot of the next step. The model itself is not changed.
 func (m *Model) closed() *Model {
-	next := floorDiv(m.last+int64(m.step/time.Second), m.layout.seconds())
+	// Times are whole seconds: a step that is none counts as the next longer one.
+	step := int64((m.step + time.Second - 1) / time.Second)
+	next := floorDiv(m.last+step, m.layout.seconds())
 	if !m.started || next == m.head && (m.filled() || len(m.buffer) == 0) {
 		return m
 	}
@@ -203,9 +226,8 @@ func (a Algorithm) Forecast(history series.Series, horizon time.Duration) (forec
 	}
 
 	m := NewModel(history.Step)
-	start := history.Start.Unix()
 	for i, v := range history.Values {
-		m.observe(start+int64(i)*int64(history.Step/time.Second), v)
+		m.observe(history.Time(i).Unix(), v)
 	}
 
 	return m.ForecastWith(a.Holidays, horizon)

@@ -6,6 +6,7 @@ package auto
 import (
 	"math"
 	"slices"
+	"time"
 )
 
 // maxRows is the number of days of a history.
@@ -33,7 +34,7 @@ type dayRows struct {
 // lateHours is the length of the period before an origin whose mean corrects the level of a profile.
 const lateHours = 3
 
-func newDayRows(m *Model) *dayRows {
+func newDayRows(m *Model, zone *time.Location) *dayRows {
 	h := &dayRows{slots: m.layout.perDay(), shares: m.layout.shares}
 	h.rows = (m.recent.count + h.slots - 1) / h.slots
 	h.atoms = make([]atoms, h.rows*h.slots)
@@ -41,12 +42,21 @@ func newDayRows(m *Model) *dayRows {
 	h.level = make([]float64, h.rows)
 	h.late = make([]float64, h.rows)
 
+	clock := newWallClock(zone, (m.head-int64(m.recent.count))*m.layout.seconds(), m.head*m.layout.seconds())
+	past := m.pastSlots(clock, h.rows*h.slots)
+
 	// Rows end at the origin, so the newest row is complete and the oldest may be short.
 	lateSlots := max(1, h.slots*lateHours/24)
 	for r := range h.rows {
 		row := h.row(r)
 		for x := range row {
-			row[x] = m.recent.at(m.head - int64((r+1)*h.slots-x)).unpack()
+			place := (r+1)*h.slots - x - 1
+			index := m.head - int64(place) - 1
+			if past != nil {
+				index = past[place]
+			}
+
+			row[x] = m.recent.at(index).unpack()
 			if !row[x].empty() {
 				h.max = max(h.max, float64(row[x][top]))
 			}

@@ -130,7 +130,9 @@ func (s *signal) period() (int, string) {
 	for lag := 1; lag+1 < len(correlation); lag++ {
 		c := correlation[lag]
 		valley = min(valley, c)
-		if c >= minCorrelation && c-valley >= peakDepth && c >= correlation[lag-1] && c >= correlation[lag+1] {
+		// At half of the history a longer lag drops samples at the ends, which alone may raise the correlation.
+		isLast := lag+2 == len(correlation)
+		if c >= minCorrelation && c-valley >= peakDepth && c >= correlation[lag-1] && (c >= correlation[lag+1] || isLast) {
 			peaks = append(peaks, lag)
 			highest = max(highest, c)
 		}
@@ -141,7 +143,24 @@ func (s *signal) period() (int, string) {
 		return 0, "not periodic"
 	}
 
-	return s.refine(peaks[shortest]*perCell, perCell), ""
+	return s.snap(s.refine(peaks[shortest]*perCell, perCell)), ""
+}
+
+// snapTolerance is how far a period may be from a day or a week to be taken for it, as a share: what people do repeats by the calendar.
+const snapTolerance = 0.03
+
+// snap returns a day or a week for a period that is close to it, where the history has two of them.
+func (s *signal) snap(period int) int {
+	const day = 24 * time.Hour
+	for _, season := range []time.Duration{day, 7 * day} {
+		samples := int(math.Round(float64(season) / float64(s.step)))
+		distance := math.Abs(float64(period-samples)) / float64(samples)
+		if distance <= snapTolerance && 2*samples <= len(s.values) {
+			return samples
+		}
+	}
+
+	return period
 }
 
 // refine looks for the best lag in samples around one that was found at a coarser step.
@@ -184,7 +203,7 @@ func overlap(values []float64, lag int, mean float64) float64 {
 	return product / (math.Sqrt(first) * math.Sqrt(second))
 }
 
-// autocorrelation returns the autocorrelation at lags up to half of the length; nil where the values do not vary. The
+// autocorrelation returns the autocorrelation at lags up to half of the length, and at the next one, by which a peak there is recognized; nil where the values do not vary. The
 // transform is padded with zeros, so that the end does not meet the beginning.
 func autocorrelation(values []float64) []float64 {
 	n := len(values)
@@ -220,7 +239,7 @@ func autocorrelation(values []float64) []float64 {
 		coefficients[i] = complex(real(c)*real(c)+imag(c)*imag(c), 0)
 	}
 
-	out := fft.Sequence(nil, coefficients)[:n/2+1]
+	out := fft.Sequence(nil, coefficients)[:n/2+2]
 	variance := out[0]
 	for lag := range out {
 		out[lag] *= float64(n) / (variance * float64(n-lag))
