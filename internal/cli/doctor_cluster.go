@@ -112,6 +112,9 @@ func contextName(k *clusteraccess.Access) string {
 	return "context " + name + from
 }
 
+// rbacGroup is the API group of the objects that prove which namespaces are for monitoring.
+const rbacGroup = "rbac.authorization.k8s.io"
+
 // permission is an API permission that crane uses.
 type permission struct {
 	group, resource, subresource, verb string
@@ -173,13 +176,16 @@ func (o *doctorOptions) requiredPermissions() []permission {
 	// Services are needed only to find Prometheus or to reach it through the API server.
 	if o.prometheus.Address == "" {
 		if o.prometheus.Service == "" {
-			out = append(out, permission{
-				resource:    "services",
-				verb:        "list",
-				clusterWide: true,
-				required:    true,
-				impact:      "Prometheus cannot be discovered; set its address",
-			})
+			for _, r := range [][2]string{{"", "services"}, {rbacGroup, "clusterroles"}, {rbacGroup, "clusterrolebindings"}} {
+				out = append(out, permission{
+					group:       r[0],
+					resource:    r[1],
+					verb:        "list",
+					clusterWide: true,
+					required:    true,
+					impact:      "Prometheus cannot be discovered; set its address",
+				})
+			}
 		}
 
 		out = append(out, permission{
@@ -246,6 +252,8 @@ func (o *doctorOptions) grantAdvice(r permission) string {
 	switch {
 	case r.subresource == "proxy":
 		return "grant it in a Role in the namespace of Prometheus, or set --prometheus URL"
+	case r.group == rbacGroup:
+		return "grant it in a ClusterRole, or set --prometheus URL or --prometheus-service NAMESPACE/NAME"
 	case r.resource == "nodes":
 		return "grant get and list of nodes in a ClusterRole"
 	case len(o.namespaces) > 0 && !r.clusterWide:

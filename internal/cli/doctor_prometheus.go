@@ -100,9 +100,13 @@ func (d *diagnosis) addServerNotFound(err error) {
 		d.add(checkPrometheus, installation.Missing, err.Error(), "set --prometheus URL or --prometheus-service NAMESPACE/NAME[:PORT][/PATH]")
 		return
 	}
-	if len(none.Rejected) == 0 {
+	if len(none.Rejected) == 0 && none.Unproven == "" {
 		d.add(checkPrometheus, installation.Missing, "not found: no service has the labels or the name of "+strings.Join(discover.ServerNames(), ", "), installPrometheus)
 		return
+	}
+
+	if none.Unproven != "" {
+		d.add(checkPrometheus, installation.Missing, "not used: "+none.Unproven, "name the service: --prometheus-service NAMESPACE/NAME[:PORT][/PATH], or set --prometheus URL")
 	}
 
 	for _, a := range none.Rejected {

@@ -73,7 +73,7 @@ func addCranedNamespaceFlag(fs *pflag.FlagSet, namespace *string) {
 // addPrometheusFlags adds the flags of the address and the credentials of Prometheus.
 func addPrometheusFlags(fs *pflag.FlagSet, p *historyserver.Server) {
 	fs.StringVar(&p.Address, "prometheus", "", "URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics ($"+historyserver.EnvAddress+"; default: discovered in the cluster)")
-	fs.StringVar(&p.Service, "prometheus-service", "", "service NAMESPACE/NAME[:PORT][/PATH] to reach through the API server (default: discovered by labels)")
+	fs.StringVar(&p.Service, "prometheus-service", "", "service NAMESPACE/NAME[:PORT][/PATH] to reach through the API server (default: discovered by labels, in namespaces for monitoring)")
 	fs.StringVar(&p.Username, "prometheus-username", "", "user for basic authentication ($"+historyserver.EnvUsername+")")
 	fs.StringVar(&p.PasswordFile, "prometheus-password-file", "", "file with the password for basic authentication (default: $"+historyserver.EnvPassword+")")
 	fs.StringVar(&p.TokenFile, "prometheus-token-file", "", "file with the bearer token (default: $"+historyserver.EnvToken+")")
@@ -82,7 +82,7 @@ func addPrometheusFlags(fs *pflag.FlagSet, p *historyserver.Server) {
 	fs.StringVar(&p.CertFile, "prometheus-cert-file", "", "PEM file with a client certificate")
 	fs.StringVar(&p.KeyFile, "prometheus-key-file", "", "PEM file with the key of the client certificate")
 	fs.BoolVar(&p.Insecure, "prometheus-insecure-skip-verify", false, "do not verify the certificate of Prometheus")
-	fs.StringArrayVar(&p.Headers, "prometheus-header", nil, "header of each request as 'Name: value'; may be repeated")
+	fs.StringArrayVar(&p.Headers, "prometheus-header", nil, "header of each request as 'Name: value'; may be repeated; requires --prometheus or --prometheus-service")
 	fs.StringVar(&p.Labels, "prometheus-labels", "", "label matchers of each query, for example cluster=eu,tier=~a|b")
 	fs.IntVar(&p.Concurrency, "prometheus-concurrency", p.Concurrency, "maximum number of concurrent queries")
 	fs.DurationVar(&p.Timeout, "prometheus-timeout", p.Timeout, "timeout of one query")

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -41,6 +42,7 @@ func (c Candidate) String() string {
 // Finder finds candidates in one cluster.
 type Finder struct {
 	services  corev1client.CoreV1Interface
+	rbac      rbacv1client.RbacV1Interface
 	host      *url.URL
 	transport http.RoundTripper
 }
@@ -48,6 +50,11 @@ type Finder struct {
 // NewFinder returns a finder for the cluster of a client configuration. It sends no request.
 func NewFinder(config *rest.Config) (*Finder, error) {
 	services, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+
+	rbac, err := rbacv1client.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
@@ -62,14 +69,29 @@ func NewFinder(config *rest.Config) (*Finder, error) {
 		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
 
-	return &Finder{services: services, host: host, transport: transport}, nil
+	return &Finder{
+		services:  services,
+		rbac:      rbac,
+		host:      host,
+		transport: transport,
+	}, nil
 }
 
-// pageSize is the maximum number of services in one response.
+// pageSize is the maximum number of objects in one response. A cluster may have thousands of services.
 const pageSize = 500
 
-// Find lists the services of known servers, in the order of serverKinds, then by namespace and name.
-func (f *Finder) Find(ctx context.Context) ([]Candidate, error) {
+// Candidates are services of known servers, in the order of serverKinds, then by namespace and name.
+type Candidates struct {
+	// Proven are in a namespace with a ServiceAccount that may read the metrics of all nodes, by a ClusterRoleBinding.
+	Proven []Candidate
+	// Unproven are in other namespaces, and may be those of their users.
+	Unproven []Candidate
+	// Unknown is why no namespace could be proven: usually the user has no right to list ClusterRoles and ClusterRoleBindings.
+	Unknown error
+}
+
+// Find lists the services of known servers. Without any there is no error.
+func (f *Finder) Find(ctx context.Context) (Candidates, error) {
 	type ranked struct {
 		Candidate
 		rank int
@@ -77,11 +99,10 @@ func (f *Finder) Find(ctx context.Context) ([]Candidate, error) {
 
 	var found []ranked
 	kinds := serverKinds()
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
+	err := pages(func(options metav1.ListOptions) (string, error) {
 		list, err := f.services.Services(metav1.NamespaceAll).List(ctx, options)
 		if err != nil {
-			return nil, fmt.Errorf("listing the services of all namespaces, to find Prometheus: %w", err)
+			return "", err
 		}
 
 		for i := range list.Items {
@@ -90,19 +111,29 @@ func (f *Finder) Find(ctx context.Context) ([]Candidate, error) {
 			}
 		}
 
-		// The list is read page by page; a cluster may have thousands of services.
-		if options.Continue = list.Continue; options.Continue == "" {
-			break
-		}
+		return list.Continue, nil
+	})
+	if err != nil {
+		return Candidates{}, fmt.Errorf("listing the services of all namespaces, to find Prometheus: %w", err)
 	}
 
 	slices.SortFunc(found, func(a, b ranked) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 
-	out := make([]Candidate, len(found))
-	for i, r := range found {
-		out[i] = r.Candidate
+	var out Candidates
+	if len(found) == 0 {
+		return out, nil
+	}
+
+	var monitoring map[string]bool
+	monitoring, out.Unknown = f.monitoringNamespaces(ctx)
+	for _, c := range found {
+		if monitoring[c.Namespace] {
+			out.Proven = append(out.Proven, c.Candidate)
+		} else {
+			out.Unproven = append(out.Unproven, c.Candidate)
+		}
 	}
 
 	return out, nil

@@ -97,8 +97,12 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	if len(found.Proven) > 0 || found.Unknown == nil {
+		t.Errorf("Find without RBAC = %d proven services, error %v, want none and an error", len(found.Proven), found.Unknown)
+	}
+
 	var got []string
-	for _, c := range found {
+	for _, c := range found.Unproven {
 		got = append(got, strings.TrimPrefix(f.Address(c), f.host.String()))
 	}
 

@@ -41,18 +41,24 @@ type RejectedService struct {
 type NotFoundError struct {
 	host     string
 	Rejected []RejectedService
+	// Unproven are the services outside namespaces for monitoring, and why they are not used; empty without any.
+	Unproven string
 }
 
 func (e *NotFoundError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "no Prometheus found in the cluster at %s", e.host)
 
-	if len(e.Rejected) == 0 {
+	if len(e.Rejected) == 0 && e.Unproven == "" {
 		fmt.Fprintf(&b, ": no service has the labels or the name of %s", strings.Join(discover.ServerNames(), ", "))
 	}
 
 	for _, a := range e.Rejected {
 		fmt.Fprintf(&b, "; %s: %s", a.Service, a.Reason)
+	}
+
+	if e.Unproven != "" {
+		b.WriteString("; " + e.Unproven)
 	}
 
 	b.WriteString(". " + ConfigureServerHint)
@@ -102,7 +108,50 @@ func (s *Server) Discover(ctx context.Context, k *clusteraccess.Access, note fun
 		return fmt.Errorf("API server %s: %w. %s", config.Host, err, ConfigureServerHint)
 	}
 
-	return s.selectCandidate(ctx, config.Host, finder, candidates, note)
+	unproven := describeUnproven(candidates)
+	if len(candidates.Proven) == 0 {
+		return &NotFoundError{host: config.Host, Unproven: unproven}
+	}
+
+	err = s.checkProven(candidates.Proven)
+	if err != nil {
+		return fmt.Errorf("selecting the Prometheus of the cluster at %s: %w. %s", config.Host, err, ConfigureServerHint)
+	}
+
+	if unproven != "" {
+		note("Not used: " + unproven)
+	}
+
+	return s.selectCandidate(ctx, config.Host, finder, candidates.Proven, note)
+}
+
+// describeUnproven returns the services outside namespaces for monitoring, and why they are not used; empty without any.
+func describeUnproven(candidates discover.Candidates) string {
+	switch names := listCandidates(candidates.Unproven); {
+	case len(candidates.Unproven) == 0:
+		return ""
+	case candidates.Unknown != nil:
+		return names + ", which may be of users of these namespaces: whether they are for monitoring is not known without the right to list clusterroles and clusterrolebindings: " + candidates.Unknown.Error()
+	default:
+		return names + ", which may be of users of these namespaces: no ClusterRoleBinding lets a ServiceAccount there read the metrics of nodes"
+	}
+}
+
+// checkProven returns an error if the user has to choose one of the services.
+func (s *Server) checkProven(candidates []discover.Candidate) error {
+	// A token in a header is for the server that the user thinks of.
+	if len(s.Headers) > 0 {
+		return fmt.Errorf("--prometheus-header is not sent to a server that was discovered (%s)", listCandidates(candidates))
+	}
+
+	// Those of one namespace have one owner.
+	for _, c := range candidates {
+		if c.Namespace != candidates[0].Namespace {
+			return fmt.Errorf("several namespaces have one: %s", listCandidates(candidates))
+		}
+	}
+
+	return nil
 }
 
 // selectCandidate selects the first candidate that responds and has the required metrics.

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/internal/kube/manifest"
-	"crane.io/crane/internal/metrics/discover"
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/test/controlplanetest"
 	"crane.io/crane/test/integration/harness"
@@ -43,6 +41,7 @@ const waitTimeout = time.Minute
 func TestLifecycle(t *testing.T) {
 	f := newFixture(t)
 	f.createPrometheus()
+	f.monitor("default")
 	before := f.snapshot()
 
 	f.helm("install", release, f.previousChart(), "--create-namespace", "--values", chart+"/values-full.yaml", "--set", registry)
@@ -251,70 +250,6 @@ func copyTree(to, from string) error {
 	}
 
 	return nil
-}
-
-// createPrometheus creates Services of two servers, the preferred one not the first by name.
-func (f *fixture) createPrometheus() {
-	f.Helper()
-
-	for _, s := range []*corev1.Service{
-		{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a-thanos", Labels: map[string]string{"app.kubernetes.io/name": "thanos-query"}},
-			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "grpc", Port: 10901}, {Name: "http", Port: 9090}}},
-		},
-		{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "monitoring", Labels: map[string]string{"app": "kube-prometheus-stack-prometheus"}},
-			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "reloader-web", Port: 8080}, {Name: "http-web", Port: 9091}}},
-		},
-	} {
-		if err := f.client.Create(f.Context(), s); err != nil {
-			f.Fatal(err)
-		}
-
-		f.Cleanup(func() {
-			if err := f.client.Delete(context.WithoutCancel(f.Context()), s); client.IgnoreNotFound(err) != nil {
-				f.Error(err)
-			}
-		})
-	}
-}
-
-// discoveredPrometheus returns the address in the cluster of the server that crane doctor prefers.
-func (f *fixture) discoveredPrometheus() string {
-	f.Helper()
-
-	finder, err := discover.NewFinder(f.control.Config())
-	if err != nil {
-		f.Fatal(err)
-	}
-
-	found, err := finder.Find(f.Context())
-	if err != nil || len(found) != 2 {
-		f.Fatalf("found %v: %v, want two servers", found, err)
-	}
-
-	if found[0].HTTPS || found[0].Path != "" || found[0].Port != 9091 {
-		f.Fatalf("found %+v, want port 9091 over HTTP", found[0])
-	}
-
-	return "http://" + found[0].Name + "." + found[0].Namespace + ".svc:9091"
-}
-
-func (f *fixture) prometheusArgument() string {
-	f.Helper()
-
-	craned := &appsv1.Deployment{}
-	if err := f.client.Get(f.Context(), client.ObjectKey{Namespace: namespace, Name: "craned"}, craned); err != nil {
-		f.Fatal(err)
-	}
-
-	for _, arg := range craned.Spec.Template.Spec.Containers[0].Args {
-		if address, ok := strings.CutPrefix(arg, "--prometheus-address="); ok {
-			return address
-		}
-	}
-
-	return ""
 }
 
 // get returns an object of Crane's namespace, nil if there is none.

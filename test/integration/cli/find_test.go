@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,6 +108,41 @@ func expose(t *testing.T, ns, name string, labels map[string]string, port int32)
 	})
 }
 
+// monitor lets a ServiceAccount of a namespace read the metrics of nodes, as that of Prometheus may.
+func monitor(t *testing.T, namespace string) {
+	t.Helper()
+
+	rbac := client.RbacV1()
+	role, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-test-"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes/metrics"}, Verbs: []string{"get"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	binding, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-test-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "prometheus"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		for _, err := range []error{
+			rbac.ClusterRoleBindings().Delete(ctx, binding.Name, metav1.DeleteOptions{}),
+			rbac.ClusterRoles().Delete(ctx, role.Name, metav1.DeleteOptions{}),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 func portOf(t *testing.T, address string) int32 {
 	t.Helper()
 
@@ -184,8 +220,11 @@ var prometheusLabels = map[string]string{"app.kubernetes.io/name": "prometheus",
 func TestRecommendFindsPrometheus(t *testing.T) {
 	deployWeb(t)
 	namespace(t, "monitoring")
+	monitor(t, "monitoring")
 	prom := servePrometheus(t, history)
 
+	// That of a tenant, with another history.
+	expose(t, "shop", "a-decoy", map[string]string{"app": "kube-prometheus-stack-prometheus"}, 1)
 	// A better match by labels that does not respond.
 	expose(t, "monitoring", "a-dead-one", map[string]string{"app": "kube-prometheus-stack-prometheus"}, 1)
 	expose(t, "monitoring", "prometheus-server", prometheusLabels, portOf(t, prom.URL()))
@@ -199,7 +238,7 @@ func TestRecommendFindsPrometheus(t *testing.T) {
 
 	for _, want := range []string{
 		"monitoring/a-dead-one:80 is not used", "Using Prometheus monitoring/prometheus-server:80",
-		"other candidates: monitoring/thanos-query:80", "--prometheus-service",
+		"other candidates: monitoring/thanos-query:80", "--prometheus-service", "Not used: shop/a-decoy:80",
 	} {
 		if !strings.Contains(errOut, want) {
 			t.Errorf("stderr %s, want %q in it", errOut, want)
@@ -264,8 +303,14 @@ func TestProxyNeedsARight(t *testing.T) {
 		return nil
 	})
 
-	if code != 1 || !strings.Contains(errOut, "get services/proxy in namespace monitoring") {
-		t.Errorf("exit %d, want 1 and the missing right to the proxy: %s", code, errOut)
+	// Without the right to read bindings, no Service is that of an administrator.
+	if code != 1 || !strings.Contains(errOut, "right to list clusterroles and clusterrolebindings") {
+		t.Errorf("exit %d, want 1 and the missing right to list bindings: %s", code, errOut)
+	}
+
+	_, errOut, code = crane(t, "recommend", "--kubeconfig", kubeconfig, "--prometheus-service", "monitoring/prometheus-server")
+	if code != 1 || !strings.Contains(errOut, "services/proxy") {
+		t.Errorf("--prometheus-service: exit %d, want 1 and the missing right to the proxy: %s", code, errOut)
 	}
 }
 
