@@ -18,6 +18,8 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/adoptionpreview"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/component/shellquote"
+	"crane.io/crane/internal/component/termtext"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/workloadname"
 	"crane.io/crane/internal/metrics/progressline"
@@ -207,11 +209,11 @@ func setAuto(ctx context.Context, out io.Writer, c client.Client, selected []ana
 				return fmt.Errorf("recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 			}
 
-			result = fmt.Sprintf("set to Auto, previously %s; kubectl patch recommendation %s -n %s --type merge -p '{\"spec\":{\"adoptionType\":%q}}' restores it",
-				before.Spec.AdoptionType, rec.Name, rec.Namespace, before.Spec.AdoptionType)
+			restore := shellquote.Command([]string{"kubectl", "patch", "recommendation", "-n", rec.Namespace, "--type", "merge", "-p", fmt.Sprintf(`{"spec":{"adoptionType":%q}}`, before.Spec.AdoptionType)}, rec.Name)
+			result = fmt.Sprintf("set to Auto, previously %s; %s restores it", before.Spec.AdoptionType, restore)
 		}
 
-		if _, err := fmt.Fprintf(out, "recommendation %s/%s %s\n", rec.Namespace, rec.Name, result); err != nil {
+		if _, err := termtext.Fprintf(out, "recommendation %s/%s %s\n", rec.Namespace, rec.Name, result); err != nil {
 			return fmt.Errorf("writing the output: %w", err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"crane.io/crane/internal/component/shellquote"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/installation"
 )
@@ -319,7 +320,7 @@ func (d *diagnosis) checkComponents(ctx context.Context, client kubernetes.Inter
 		item := deployments.Items[0]
 		text := fmt.Sprintf("%s/%s, %d of %d ready", item.Namespace, item.Name, item.Status.ReadyReplicas, item.Status.Replicas)
 		if item.Status.ReadyReplicas == 0 {
-			d.add("craned", installation.Warn, text, fmt.Sprintf("kubectl -n %s logs deployment/%s", item.Namespace, item.Name))
+			d.add("craned", installation.Warn, text, shellquote.Command([]string{"kubectl", "-n", item.Namespace, "logs"}, "deployment/"+item.Name))
 			return
 		}
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"crane.io/crane/internal/component/shellquote"
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
 	"crane.io/crane/internal/kube/workloadname"
@@ -341,10 +342,10 @@ func (v *workloadView) addCommands(out *contract.WorkloadDetail) {
 	}
 
 	name := strings.ToLower(out.Target.Kind) + "/" + out.Target.Name
-	out.Commands["explain"] = fmt.Sprintf("crane explain workload %s/%s", out.Target.Namespace, name)
-	out.Commands["recommend"] = fmt.Sprintf("crane recommend -n %s --explain %s", out.Target.Namespace, name)
+	out.Commands["explain"] = shellquote.Command([]string{"crane", "explain", "workload"}, out.Target.Namespace+"/"+name)
+	out.Commands["recommend"] = shellquote.Command([]string{"crane", "recommend", "-n", out.Target.Namespace, "--explain=" + name})
 	if slices.ContainsFunc(out.Rows, func(r contract.Row) bool { return r.Name != "" }) {
-		out.Commands["adopt"] = fmt.Sprintf("crane adopt %s -n %s --yes", name, out.Target.Namespace)
+		out.Commands["adopt"] = shellquote.Command([]string{"crane", "adopt", "-n", out.Target.Namespace, "--yes"}, name)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/component/shellquote"
 )
 
 // readiness counts objects by the reason for which they are not ready; those that are ready have none.
@@ -63,7 +65,7 @@ func describeRules(names []string) string {
 		return ""
 	}
 
-	command := "kubectl describe recommendationrules " + strings.Join(names[:min(maxNamedRules, len(names))], " ")
+	command := shellquote.Command([]string{"kubectl", "describe", "recommendationrules"}, names[:min(maxNamedRules, len(names))]...)
 	if more := len(names) - maxNamedRules; more > 0 {
 		command += fmt.Sprintf(" (and %d more)", more)
 	}

@@ -22,6 +22,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/component/shellquote"
 	"crane.io/crane/internal/kube/pause"
 )
 
@@ -123,7 +124,7 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 	case leader != "":
 		r.add("leader", OK, leader, "")
 	case found["craned"]:
-		r.add("leader", Warn, "no craned has renewed its lease within "+MaxLeaseAge.String()+": nothing is processed", "kubectl logs with the label "+ComponentLabel+"=craned")
+		r.add("leader", Warn, "no craned has renewed its lease within "+MaxLeaseAge.String()+": nothing is processed", "see the logs of the pods with the label "+ComponentLabel+"=craned")
 	default:
 		r.add("leader", Warn, "no craned runs, in namespace "+r.namespace+" or outside with a lease there: nothing is processed", "--craned-namespace names another namespace")
 	}
@@ -179,7 +180,7 @@ func (r *statusReport) addComponent(o client.Object, pod corev1.PodSpec, ready, 
 	case want == 0:
 		r.add(name, Warn, detail, "it is scaled to zero, or no node is selected")
 	case ready < want:
-		r.add(name, Warn, detail, "kubectl describe pods -n "+o.GetNamespace()+" -l "+ComponentLabel+"="+name)
+		r.add(name, Warn, detail, shellquote.Command([]string{"kubectl", "describe", "pods", "-n", o.GetNamespace(), "-l", ComponentLabel + "=" + name}))
 	case updated < want:
 		r.add(name, Warn, detail+fmt.Sprintf(", %d updated", updated), "a roll-out is in progress")
 	default:
@@ -248,9 +249,11 @@ func (r *statusReport) addPause(ctx context.Context) error {
 		return err
 	}
 
-	if pause.IsPaused(&m) {
-		r.add("writes", Warn, fmt.Sprintf("paused by ConfigMap %s/%s: %s", m.Namespace, m.Name, m.Data[pause.KeyReason]), "crane resume --craned-namespace "+m.Namespace)
-		return nil
+	for i := range all.Items {
+		if m := &all.Items[i]; pause.IsPaused(m) {
+			r.add("writes", Warn, fmt.Sprintf("paused by ConfigMap %s/%s: %s", m.Namespace, m.Name, m.Data[pause.KeyReason]), shellquote.Command([]string{"crane", "resume", "--craned-namespace", m.Namespace}))
+			return nil
+		}
 	}
 
 	r.add("writes", OK, "not paused", "")

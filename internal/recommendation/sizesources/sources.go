@@ -19,6 +19,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/component/shellquote"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
@@ -151,8 +152,8 @@ func recommendationActs(rec, active *analysisv1alpha1.Recommendation) (bool, str
 		return false, explainCondition(isFalse(analysisv1alpha1.ConditionApplicable))
 
 	case rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeAuto:
-		return false, fmt.Sprintf("its adoptionType is %s: crane adopt %s/%s -n %s --yes applies it", cmp.Or(rec.Spec.AdoptionType, analysisv1alpha1.AdoptionTypeStatusAndAnnotation),
-			strings.ToLower(rec.Spec.TargetRef.Kind), rec.Spec.TargetRef.Name, rec.Namespace)
+		adopt := shellquote.Command([]string{"crane", "adopt", "-n", rec.Namespace, "--yes"}, strings.ToLower(rec.Spec.TargetRef.Kind)+"/"+rec.Spec.TargetRef.Name)
+		return false, fmt.Sprintf("its adoptionType is %s: %s applies it", cmp.Or(rec.Spec.AdoptionType, analysisv1alpha1.AdoptionTypeStatusAndAnnotation), adopt)
 	case active != nil && active.Name != rec.Name:
 		return false, "Recommendation " + active.Name + recommendationOwner(active) + " has precedence"
 	case isFalse(analysisv1alpha1.ConditionAdopted) != nil:

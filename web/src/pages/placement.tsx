@@ -4,6 +4,7 @@ import { list, paths, type Placement, type PlacementAttempt } from '../api'
 import { t, tOr } from '../i18n'
 import { bytes, count, milli } from '../lib/format'
 import { setQuery } from '../lib/router'
+import { shellWord } from '../lib/shell'
 import { useData } from '../lib/use'
 import { useCluster } from '../session'
 import { From } from '../ui/origin'
@@ -26,7 +27,7 @@ export function PlacementCard({ pod }: { pod: string }) {
       {namespace && name && (
         <>
           <Data of={loaded}>{d => <>{list(d.attempts).map(a => <Attempt key={a.at + a.profile} a={a} />)}<p class="provenance"><From of={d} /></p></>}</Data>
-          <Code text={`crane explain scheduling ${namespace}/${name}`} label={t('placement.title')} />
+          <Code text={`crane explain scheduling ${namespace.startsWith('-') ? '-- ' : ''}${shellWord(namespace + '/' + name)}`} label={t('placement.title')} />
         </>
       )}
     </Card>
