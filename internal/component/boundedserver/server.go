@@ -11,8 +11,6 @@ import (
 	"net"
 	"net/http"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 const (
@@ -26,30 +24,32 @@ const (
 )
 
 // New returns a server of HTTP/1.1, whose bounds hold for each connection. requestTimeout bounds the reading of a body and the writing of a
-// response, each from the end of the headers; it must exceed the time of the slowest handler.
+// response, each from the end of the headers; it must exceed the time of the slowest handler. While the handler runs, the connection is kept;
+// a server that keeps it for a part of that time replaces Handler and calls Keep.
 func New(handler http.Handler, requestTimeout time.Duration) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	return &http.Server{
-		Handler:           handler,
+		Handler:           keeping(handler),
 		Protocols:         protocols,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       requestTimeout,
 		WriteTimeout:      requestTimeout,
 		IdleTimeout:       idleTimeout,
+		ConnContext:       withConn,
 	}
 }
 
-// Listen returns a TCP listener with at most the given number of open connections. Further ones wait in the queue of the kernel. config is the
-// configuration of TLS; nil for none.
+// Listen returns a TCP listener with at most the given number of open connections. A further one takes the place of the one that waits longest,
+// or waits if requests of all are being served. config is the configuration of TLS; nil for none.
 func Listen(ctx context.Context, address string, connections int, config *tls.Config) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 
-	listener = netutil.LimitListener(listener, connections)
+	listener = newLimitListener(listener, connections)
 	if config != nil {
 		config = config.Clone()
 		config.NextProtos = []string{"http/1.1"}

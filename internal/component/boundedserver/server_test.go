@@ -152,43 +152,67 @@ func TestSlowHandler(t *testing.T) {
 	}
 }
 
-// TestConnections checks that a connection beyond the bound gets no answer until another closes.
+// TestConnections checks that connections whose requests are being served are kept, and that a further one waits for the end of one.
 func TestConnections(t *testing.T) {
 	const bound = 3
-	accepted := make(chan struct{}, 2*bound)
-	s := New(handler(), time.Hour)
-	s.ReadHeaderTimeout = time.Hour
-	s.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			accepted <- struct{}{}
-		}
-	}
+	entered := make(chan struct{})
+	release := make(chan struct{})
+	s := New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		entered <- struct{}{}
+		<-release
+	}), time.Hour)
 
 	address := serve(t, s, bound, nil)
 	var open []net.Conn
 	for range bound {
-		open = append(open, dial(t, address))
-		<-accepted
+		c := dial(t, address)
+		send(t, c, request)
+		<-entered
+		open = append(open, c)
 	}
 
 	late := dial(t, address)
 	send(t, late, request)
 
-	// An open connection is answered meanwhile, after which the late one would have been accepted.
-	for range 100 {
-		send(t, open[0], request)
-		if got := status(t, open[0]); got != http.StatusOK {
-			t.Fatalf("an open connection has status %d, want %d", got, http.StatusOK)
+	select {
+	case <-entered:
+		t.Errorf("a request of connection %d is served, want it to wait", bound+1)
+	case <-time.After(100 * time.Millisecond):
+	}
+
+	release <- struct{}{}
+	<-entered
+	close(release)
+
+	for _, c := range append(open, late) {
+		if got := status(t, c); got != http.StatusOK {
+			t.Errorf("a connection has status %d, want %d", got, http.StatusOK)
 		}
 	}
+}
 
-	if len(accepted) > 0 {
-		t.Errorf("accepted more than %d connections, want the last one to wait", bound)
+// TestWaitingConnectionsGiveWay checks that connections without a request are closed for new ones, and those which had an answer last.
+func TestWaitingConnectionsGiveWay(t *testing.T) {
+	const bound = 3
+	s := New(handler(), time.Hour)
+	s.ReadHeaderTimeout = time.Hour
+	address := serve(t, s, bound, nil)
+
+	user := dial(t, address)
+	send(t, user, request)
+	if got := status(t, user); got != http.StatusOK {
+		t.Fatalf("status %d, want %d", got, http.StatusOK)
 	}
 
-	open[1].Close()
-	if got := status(t, late); got != http.StatusOK {
-		t.Errorf("the late connection has status %d, want %d", got, http.StatusOK)
+	for i := range 100 {
+		send(t, dial(t, address), "GET / HTTP/1.1\r\n"[:i%10])
+	}
+
+	for name, c := range map[string]net.Conn{"the first": user, "a new": dial(t, address)} {
+		send(t, c, request)
+		if got := status(t, c); got != http.StatusOK {
+			t.Errorf("%s connection beside 100 that send no request has status %d, want %d", name, got, http.StatusOK)
+		}
 	}
 }
 

@@ -1,0 +1,183 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package boundedserver
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// limitListener keeps the number of open connections below a limit. Beyond it, a new connection takes the place of the one that waits
+// longest: for a handshake, a request, the body of one, or its client to read. So connections that send nothing, or little at a time, keep
+// no other client out. Connections whose request is being served are kept; if all are, the new one waits for the end of one.
+type limitListener struct {
+	net.Listener
+	limit int
+
+	mu       sync.Mutex
+	sequence uint64
+	open     map[*limitedConn]struct{}
+	// changed is closed and replaced when a connection ends or begins to wait.
+	changed chan struct{}
+	closed  chan struct{}
+	stop    sync.Once
+}
+
+// limitedConn is an open connection.
+type limitedConn struct {
+	net.Conn
+	listener *limitListener
+	// since is the order in which connections began to wait; serving connections are not closed; served ones had a request before.
+	since   uint64
+	serving bool
+	served  bool
+	end     sync.Once
+}
+
+func newLimitListener(listener net.Listener, limit int) *limitListener {
+	return &limitListener{
+		Listener: listener,
+		limit:    limit,
+		open:     map[*limitedConn]struct{}{},
+		changed:  make(chan struct{}),
+		closed:   make(chan struct{}),
+	}
+}
+
+// Accept implements net.Listener.
+func (l *limitListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+
+	limited := &limitedConn{Conn: conn, listener: l}
+	for {
+		victim, changed := l.admit(limited)
+		if victim == nil && changed == nil {
+			return limited, nil
+		}
+
+		if victim != nil {
+			_ = victim.Close()
+			continue
+		}
+
+		select {
+		case <-changed:
+		case <-l.closed:
+			_ = conn.Close()
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// admit adds a connection. If the limit is reached, it returns the connection to close first, or the channel to wait on.
+func (l *limitListener) admit(conn *limitedConn) (victim *limitedConn, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if len(l.open) < l.limit {
+		l.sequence++
+		conn.since = l.sequence
+		l.open[conn] = struct{}{}
+		return nil, nil
+	}
+
+	// A client that had an answer is likely to be a user, so that others are closed first.
+	for c := range l.open {
+		if c.serving {
+			continue
+		}
+		if victim == nil || !c.served && victim.served || c.served == victim.served && c.since < victim.since {
+			victim = c
+		}
+	}
+
+	if victim != nil {
+		return victim, nil
+	}
+
+	return nil, l.changed
+}
+
+// Close implements net.Listener.
+func (l *limitListener) Close() error {
+	l.stop.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	c.end.Do(func() {
+		c.listener.mu.Lock()
+		defer c.listener.mu.Unlock()
+
+		delete(c.listener.open, c)
+		c.listener.wake()
+	})
+
+	return c.Conn.Close()
+}
+
+// wake lets a new connection try again. The caller holds mu.
+func (l *limitListener) wake() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// setServing sets whether a request of the connection is being served.
+func (c *limitedConn) setServing(serving bool) {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+
+	c.serving = serving
+	if serving {
+		c.served = true
+		return
+	}
+
+	c.listener.sequence++
+	c.since = c.listener.sequence
+	c.listener.wake()
+}
+
+type connKey struct{}
+
+// withConn returns a context with the connection of its requests.
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = wrapped.NetConn()
+	}
+
+	limited, ok := conn.(*limitedConn)
+	if !ok {
+		return ctx
+	}
+
+	return context.WithValue(ctx, connKey{}, limited)
+}
+
+// Keep keeps the connection of a request open, also beside many others, until the returned function is called.
+func Keep(ctx context.Context) (release func()) {
+	limited, ok := ctx.Value(connKey{}).(*limitedConn)
+	if !ok {
+		return func() {}
+	}
+
+	limited.setServing(true)
+	return sync.OnceFunc(func() { limited.setServing(false) })
+}
+
+// keeping serves requests whose connections are kept until the end of the handler.
+func keeping(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		release := Keep(r.Context())
+		defer release()
+
+		handler.ServeHTTP(w, r)
+	})
+}
