@@ -5,15 +5,21 @@ package dashboard
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/dashboard/contract"
 )
@@ -103,7 +109,151 @@ func TestSlowLoginsTakeNoPlace(t *testing.T) {
 	slow.Wait()
 }
 
-// TestConnectionsAreBounded checks that the server accepts a bounded number of connections, and the next one when another ends.
+// TestSlowWritesTakeNoPlace checks that a person whose requests do not arrive takes no place, and cannot keep others from writing.
+func TestSlowWritesTakeNoPlace(t *testing.T) {
+	f := setupCluster(t, "ann list recommendations ", "eve list recommendations ")
+	var slow sync.WaitGroup
+	var writers []*io.PipeWriter
+	for range 2 * maxConcurrent {
+		body, writer := io.Pipe()
+		writers = append(writers, writer)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+address+contract.Prefix+contract.PathAction, body)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer eve")
+		r.Header.Set(contract.CSRFHeader, f.sessions.csrfOf("eve"))
+		slow.Go(func() {
+			f.ServeHTTP(httptest.NewRecorder(), r)
+			_ = body.Close()
+		})
+
+		_, _ = io.WriteString(writer, "{")
+	}
+
+	for path, method := range map[string]string{contract.PathWorklist: http.MethodGet, contract.PathAction: http.MethodPost} {
+		if w := f.do(t, method, contract.Prefix+path, "{}", "Authorization", "Bearer ann", contract.CSRFHeader, f.sessions.csrfOf("ann")); w.Code == http.StatusTooManyRequests {
+			t.Errorf("%s %s beside %d slow requests of another person: status %d, %s, want it served", method, path, len(writers), w.Code, w.Body)
+		}
+	}
+
+	for _, writer := range writers {
+		_ = writer.Close()
+	}
+
+	slow.Wait()
+}
+
+// stalledWriter is a client that does not read the answer until it is released.
+type stalledWriter struct {
+	*httptest.ResponseRecorder
+	writing chan<- struct{}
+	release <-chan struct{}
+}
+
+func (w stalledWriter) Write(b []byte) (int, error) {
+	w.writing <- struct{}{}
+	<-w.release
+	return w.ResponseRecorder.Write(b)
+}
+
+// TestSlowReadersTakeNoPlace checks that clients which do not read their answers leave the places of requests to others.
+func TestSlowReadersTakeNoPlace(t *testing.T) {
+	f := setupCluster(t, "ann list recommendations ")
+	writing := make(chan struct{})
+	release := make(chan struct{})
+	var slow sync.WaitGroup
+	for i := range 2 * maxConcurrent {
+		path := contract.Prefix + contract.PathWorklist
+		if i%2 == 0 {
+			path = "/main.js"
+		}
+
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+path, http.NoBody)
+		r.Header.Set("Authorization", "Bearer ann")
+		slow.Go(func() { f.ServeHTTP(stalledWriter{httptest.NewRecorder(), writing, release}, r) })
+		<-writing
+	}
+
+	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "", "Authorization", "Bearer ann"); w.Code != http.StatusOK {
+		t.Errorf("GET worklist beside %d clients that do not read: status %d, %s, want 200", 2*maxConcurrent, w.Code, w.Body)
+	}
+
+	close(release)
+	slow.Wait()
+}
+
+// TestFlood checks that many connections which send nothing, a part of a request, or a login byte by byte keep no other person out, and
+// that the server keeps a bounded number of them. CRANE_FLOOD is their number.
+func TestFlood(t *testing.T) {
+	number := 1000
+	if text := os.Getenv("CRANE_FLOOD"); text != "" {
+		if _, err := fmt.Sscan(text, &number); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	f := setupCluster(t, "ann list recommendations ")
+	f.config.Clock = clock.RealClock{} // Deadlines are those of connections.
+	listener, err := Listen(t.Context(), "127.0.0.1:0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	go func() { _ = f.Serve(t.Context(), listener) }()
+
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+
+	beginnings := []string{"", "G", "GET / HTTP/1.1\r\nHost: a\r\n", "POST " + contract.Prefix + contract.PathLogin + " HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 40000\r\n\r\n{"}
+	slowest := time.Duration(0)
+	refused := 0
+	for i := range number {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
+		if err != nil {
+			refused++
+			continue
+		}
+
+		t.Cleanup(func() { _ = c.Close() })
+		_, _ = io.WriteString(c, beginnings[i%len(beginnings)])
+
+		const every = 100
+		if i%every != 0 {
+			continue
+		}
+
+		// Another person asks meanwhile, over a new connection.
+		start := time.Now()
+		client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+contract.Prefix+contract.PathWorklist, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		r.Header.Set("Authorization", "Bearer ann")
+		answer, err := client.Do(r)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("GET worklist beside %d slow connections: %v, %v, want 200", i, answer, err)
+		}
+
+		_ = answer.Body.Close()
+		slowest = max(slowest, time.Since(start))
+	}
+
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	t.Logf("%d connections, %d refused by the machine: slowest answer %s, heap +%.1f MiB (with the clients), %d goroutines", number, refused, slowest, float64(int64(after.HeapInuse)-int64(before.HeapInuse))/(1<<20), runtime.NumGoroutine())
+
+	if slowest > 2*time.Second {
+		t.Errorf("the slowest answer to another person took %s, want at most 2s", slowest)
+	}
+	if n := runtime.NumGoroutine(); n > 4*maxConnections {
+		t.Errorf("there are %d goroutines, want those of at most %d connections", n, maxConnections)
+	}
+}
+
+// TestConnectionsAreBounded checks that the server keeps a bounded number of connections: the next one takes the place of the one that waits
+// longest.
 func TestConnectionsAreBounded(t *testing.T) {
 	f := setupCluster(t)
 	listener, err := Listen(t.Context(), "127.0.0.1:0", nil)
@@ -112,40 +262,26 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 
 	go func() { _ = f.Serve(t.Context(), listener) }()
-	dial := func() (answered func(patience time.Duration) bool, hangUp func()) {
-		t.Helper()
 
+	open := make([]net.Conn, maxConnections+1)
+	for i := range open {
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 		_, _ = io.WriteString(c, "GET "+healthPath+" HTTP/1.1\r\nHost: a\r\n\r\n")
-		reader := bufio.NewReader(c)
-
-		return func(patience time.Duration) bool {
-			_ = c.SetReadDeadline(time.Now().Add(patience))
-			line, err := reader.ReadString('\n')
-			return err == nil && strings.Contains(line, "200")
-		}, func() { _ = c.Close() }
-	}
-
-	var hangUp func()
-	for i := range maxConnections {
-		var answered func(time.Duration) bool
-		if answered, hangUp = dial(); !answered(10 * time.Second) {
-			t.Fatalf("connection %d of %d is not answered, want an answer", i+1, maxConnections)
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+			t.Fatalf("connection %d is answered with %q, %v, want 200", i+1, line, err)
 		}
+
+		open[i] = c
 	}
 
-	answered, _ := dial()
-	if answered(200 * time.Millisecond) {
-		t.Errorf("connection %d is answered, want it to wait", maxConnections+1)
-	}
-
-	hangUp()
-	if !answered(10 * time.Second) {
-		t.Error("a waiting connection is not answered after another one has ended, want an answer")
+	// The first one has waited longest.
+	if _, err := io.Copy(io.Discard, open[0]); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the first of %d connections: %v, want it closed", len(open), err)
 	}
 }

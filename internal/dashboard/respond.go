@@ -75,6 +75,7 @@ func (e encoded) send(w http.ResponseWriter, r *http.Request) {
 	}
 
 	h.Set("Content-Length", strconv.Itoa(len(body)))
+	leavePlace(r.Context())
 	_, _ = w.Write(body) // The client has disconnected.
 }
 

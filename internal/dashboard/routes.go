@@ -157,12 +157,16 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	if cookie, ok := s.sessions.redeem(token); ok {
-		s.sessions.setCookie(w, cookie)
-	}
-
 	q.Del("token")
 	to := *r.URL
+	to.Fragment = ""
+
+	// The page moves the key to its storage, which no other port of this host can read. A fragment is sent to no server.
+	if cookie, key, ok := s.sessions.redeem(token); ok {
+		s.sessions.setCookie(w, cookie)
+		to.Fragment = "key=" + key
+	}
+
 	to.Scheme = ""
 	to.Host = ""
 	to.User = nil

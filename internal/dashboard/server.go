@@ -4,7 +4,6 @@
 package dashboard
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -29,7 +28,7 @@ import (
 	"crane.io/crane/web"
 )
 
-// Bounds of requests. They apply before a request is authenticated.
+// Bounds of requests. They apply before the work for a request begins.
 const (
 	maxBody       = 4 << 20
 	maxHeader     = 32 << 10
@@ -38,7 +37,8 @@ const (
 	maxConnections = 256
 	// requestTimeout bounds one request; the what-if and the history of one workload take seconds.
 	requestTimeout = 90 * time.Second
-	loginTimeout   = 10 * time.Second
+	// bodyTimeout bounds the arrival of the body of a request.
+	bodyTimeout = 10 * time.Second
 	// healthPath answers the probes of the kubelet.
 	healthPath = "/healthz"
 )
@@ -64,7 +64,7 @@ type Server struct {
 	audit    auditLog
 	host     string
 	sessions *sessions
-	slots    chan struct{}
+	places   *places
 	mux      *http.ServeMux
 	// handler is the mux, whose panics are answered.
 	handler http.Handler
@@ -92,7 +92,7 @@ func New(config Config, listen net.Addr) *Server {
 		backends: config.Backends,
 		audit:    auditLog{config.Audit, config.User},
 		host:     listen.String(),
-		slots:    make(chan struct{}, maxConcurrent),
+		places:   newPlaces(),
 		mux:      http.NewServeMux(),
 		sessions: &sessions{
 			clock:  config.Clock,
@@ -106,6 +106,7 @@ func New(config Config, listen net.Addr) *Server {
 	if config.Reviews == nil {
 		s.sessions.cookie = "crane-dashboard-" + port
 		s.sessions.oneTime = randomToken()
+		s.sessions.keyed = true
 	} else {
 		s.sessions.cookie = "__Host-crane-dashboard"
 		s.sessions.secure = true
@@ -131,6 +132,7 @@ func Listen(ctx context.Context, address string, config *tls.Config) (net.Listen
 // Serve serves until the context ends.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := boundedserver.New(s, requestTimeout)
+	server.Handler = s // Connections are kept while their requests have a place.
 	server.MaxHeaderBytes = maxHeader
 	server.WriteTimeout = 2 * requestTimeout
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
@@ -164,24 +166,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	if s.config.Reviews != nil && r.Method == http.MethodPost && r.URL.Path == contract.Prefix+contract.PathLogin {
-		if err := s.readLogin(w, r); err != nil {
-			sendFailure(w, err)
-			return
-		}
-	}
-
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
-		sendFailure(w, NewResponseError(http.StatusTooManyRequests, contract.ReasonBusy, "too many requests at the same time", "repeat the request"))
+	if err := s.readBody(w, r); err != nil {
+		sendFailure(w, err)
 		return
 	}
 
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
+
+	if !isPage(r) {
+		placed, leave, ok := s.places.enter(ctx)
+		if !ok {
+			sendFailure(w, errBusy())
+			return
+		}
+		defer leave()
+
+		ctx = placed
+	}
 
 	s.handler.ServeHTTP(w, r.WithContext(ctx))
 }
@@ -301,19 +303,6 @@ func checkCSRF(r *http.Request, login session) error {
 		return NewResponseError(http.StatusForbidden, contract.ReasonCSRF, "the request lacks the token of the session", "reload the page")
 	}
 
-	return nil
-}
-
-// readLogin reads the body of a login, which is small and must arrive soon, because everybody can send one. It is read before the request
-// takes a place, so that slow logins hold their connections and nothing else.
-func (s *Server) readLogin(w http.ResponseWriter, r *http.Request) error {
-	_ = http.NewResponseController(w).SetReadDeadline(s.config.Clock.Now().Add(loginTimeout)) // Recorders of tests have none.
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxToken+maxHeader))
-	if err != nil {
-		return bodyFailure(err)
-	}
-
-	r.Body = io.NopCloser(bytes.NewReader(body))
 	return nil
 }
 

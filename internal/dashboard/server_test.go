@@ -72,6 +72,7 @@ type fixture struct {
 	audit  bytes.Buffer
 	cookie *http.Cookie
 	csrf   string
+	key    string
 }
 
 const address = "127.0.0.1:8090"
@@ -102,9 +103,22 @@ func (f *fixture) login(t *testing.T) {
 	}
 
 	f.cookie = w.Result().Cookies()[0]
+	f.key = keyOf(t, w)
 	var s contract.Session
 	f.get(t, contract.PathSession, &s)
 	f.csrf = s.CSRFToken
+}
+
+// keyOf returns the key of the session in the address to which the link redirects.
+func keyOf(t *testing.T, w *httptest.ResponseRecorder) string {
+	t.Helper()
+
+	_, key, ok := strings.Cut(w.Header().Get("Location"), "#key=")
+	if !ok {
+		t.Fatalf("the link redirects to %q, want the key of the session in its fragment", w.Header().Get("Location"))
+	}
+
+	return key
 }
 
 func (f *fixture) do(t *testing.T, method, path, body string, headers ...string) *httptest.ResponseRecorder {
@@ -115,6 +129,9 @@ func (f *fixture) do(t *testing.T, method, path, body string, headers ...string)
 
 	if f.cookie != nil {
 		r.AddCookie(f.cookie)
+	}
+	if f.key != "" {
+		r.Header.Set(contract.SessionKeyHeader, f.key)
 	}
 
 	for i := 0; i < len(headers); i += 2 {
@@ -165,7 +182,8 @@ func TestSession(t *testing.T) {
 	}
 
 	w := f.do(t, http.MethodGet, "/%5Cevil.example/x"+strings.TrimPrefix(link, "/")+"&q=1", "")
-	if to := w.Header().Get("Location"); to != "/evil.example/x?q=1" {
+	f.key = keyOf(t, w)
+	if to := w.Header().Get("Location"); to != "/evil.example/x?q=1#key="+f.key {
 		t.Errorf("the link redirects to %q, want a path of this server", to)
 	}
 
@@ -205,6 +223,21 @@ func TestCookieOfAnotherPort(t *testing.T) {
 		f.cookie.Name = name
 		if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, ""); w.Code != want {
 			t.Errorf("GET worklist with the cookie %s: status %d, want %d", name, w.Code, want)
+		}
+	}
+
+	// What a server on another port gets from the browser, it can send to this one.
+	f.cookie.Name = "crane-dashboard-8090"
+	key := f.key
+	for _, stolen := range []string{"", "x", key + "x"} {
+		f.key = stolen
+		if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, ""); w.Code != http.StatusUnauthorized {
+			t.Errorf("GET worklist with the cookie and the key %q: status %d, want %d", stolen, w.Code, http.StatusUnauthorized)
+		}
+
+		var s contract.Session
+		if f.get(t, contract.PathSession, &s); s.Authenticated || s.CSRFToken != "" {
+			t.Errorf("GET session with the cookie and the key %q = %+v, want no session", stolen, s)
 		}
 	}
 }

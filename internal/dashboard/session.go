@@ -19,6 +19,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/dashboard/contract"
 )
 
 const (
@@ -35,6 +37,8 @@ const (
 type session struct {
 	csrf    string
 	expires time.Time
+	// key is the second secret of a session on loopback, which the page keeps: the browser sends cookies to all ports of a host.
+	key string
 	// number is that of the login; a later one has a higher number.
 	number uint64
 	// account is the person, or the namespace of a service account.
@@ -48,6 +52,7 @@ type sessions struct {
 	clock  clock.PassiveClock
 	cookie string // the name
 	secure bool   // over TLS
+	keyed  bool   // a session needs its key beside the cookie
 	// key signs the CSRF tokens of persons whose token comes with each request.
 	key []byte
 
@@ -66,17 +71,18 @@ func randomToken() string {
 }
 
 // redeem starts a session for the one-time token, which is then used up.
-func (s *sessions) redeem(token string) (cookie string, ok bool) {
+func (s *sessions) redeem(token string) (cookie, key string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	if s.oneTime == "" || subtle.ConstantTimeCompare([]byte(token), []byte(s.oneTime)) != 1 {
-		return "", false
+		return "", "", false
 	}
 
 	s.oneTime = ""
 	close(s.opened)
-	return s.add(Person{}, sessionLength), true
+	cookie = s.add(Person{}, sessionLength)
+	return cookie, s.byHash[sha256.Sum256([]byte(cookie))].key, true
 }
 
 // start starts a session for a person, which ends with the token at the latest.
@@ -100,6 +106,7 @@ func (s *sessions) add(p Person, life time.Duration) (cookie string) {
 	s.logins++
 	s.byHash[sha256.Sum256([]byte(cookie))] = session{
 		csrf:    randomToken(),
+		key:     randomToken(),
 		expires: s.clock.Now().Add(life),
 		number:  s.logins,
 		account: accountOf(p),
@@ -198,6 +205,10 @@ func (s *sessions) of(r *http.Request) (session, bool) {
 	defer s.mu.Unlock()
 
 	login, ok := s.byHash[hash]
+	if s.keyed && !sameToken(r.Header.Get(contract.SessionKeyHeader), login.key) {
+		return session{}, false
+	}
+
 	if ok && !s.clock.Now().Before(login.expires) {
 		delete(s.byHash, hash)
 		return session{}, false

@@ -284,6 +284,8 @@ export const PathAction = '/action'
 
 export const CSRFHeader = 'X-CSRF-Token'
 
+export const SessionKeyHeader = 'X-Crane-Session-Key'
+
 export interface ErrorBody {
   error: Error
 }

@@ -52,6 +52,7 @@ type hostileSite struct {
 	server  *dashboard.Server
 	// cookie or bearer and csrf are the credentials of a person.
 	cookie *http.Cookie
+	key    string
 	bearer string
 	csrf   string
 	panics atomic.Int64
@@ -118,6 +119,7 @@ func openSite(t testing.TB, name string, config dashboard.Config) *hostileSite {
 	} else {
 		login := site.send(t.Context(), "GET "+strings.TrimPrefix(site.server.Link(), "http://"+dashboardAddress)+" HTTP/1.1\r\n\r\n", true)
 		site.cookie = login.Result().Cookies()[0]
+		_, site.key, _ = strings.Cut(login.Header().Get("Location"), "#key=")
 	}
 
 	var session contract.Session
@@ -163,6 +165,7 @@ func (s *hostileSite) send(ctx context.Context, text string, credentials bool) *
 func (s *hostileSite) addCredentials(r *http.Request) {
 	if s.cookie != nil {
 		r.AddCookie(s.cookie)
+		r.Header.Set(contract.SessionKeyHeader, s.key)
 	}
 
 	if s.bearer != "" && r.Header.Get("Authorization") == "" {

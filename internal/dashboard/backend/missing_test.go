@@ -25,6 +25,7 @@ const dashboardAddress = "127.0.0.1:8090"
 type localPage struct {
 	server *dashboard.Server
 	cookie *http.Cookie
+	key    string
 	csrf   string
 }
 
@@ -47,6 +48,7 @@ func openLocal(t testing.TB, v dashboard.Backend) *localPage {
 	}
 
 	page.cookie = login.Result().Cookies()[0]
+	_, page.key, _ = strings.Cut(login.Header().Get("Location"), "#key=")
 	var session contract.Session
 	if err := json.Unmarshal(page.get(t, contract.Prefix+contract.PathSession).Body.Bytes(), &session); err != nil {
 		t.Fatalf("reading the session: %v", err)
@@ -63,6 +65,7 @@ func (p *localPage) get(t testing.TB, path string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+dashboardAddress+path, http.NoBody)
 	if p.cookie != nil {
 		r.AddCookie(p.cookie)
+		r.Header.Set(contract.SessionKeyHeader, p.key)
 	}
 
 	w := httptest.NewRecorder()

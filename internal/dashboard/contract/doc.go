@@ -62,6 +62,9 @@ const (
 // CSRFHeader is the header of a POST that has the token of the session.
 const CSRFHeader = "X-CSRF-Token"
 
+// SessionKeyHeader is the header of each request that has the key of a session on loopback, beside its cookie.
+const SessionKeyHeader = "X-Crane-Session-Key"
+
 // ErrorBody is the body of every error.
 type ErrorBody struct {
 	Error Error `json:"error"`

@@ -1,5 +1,6 @@
 // Requests to the server: errors by kind, CSRF token on writes, one place that notices an expired session or a lost connection.
-import { CSRFHeader, type Error as ContractError } from '../contract'
+import { CSRFHeader, SessionKeyHeader, type Error as ContractError } from '../contract'
+import { sessionKey } from './key'
 
 export type FailureKind = 'expired' | 'forbidden' | 'missing' | 'conflict' | 'invalid' | 'busy' | 'offline' | 'unavailable' | 'failed'
 
@@ -44,6 +45,8 @@ export async function request<T>(path: string, options: Options = {}): Promise<T
 export async function send(path: string, { method = 'GET', body, signal, quiet }: Options): Promise<Response> {
   const headers: Record<string, string> = { Accept: 'application/json' }
   if (method !== 'GET') headers[CSRFHeader] = csrf
+  const key = sessionKey()
+  if (key) headers[SessionKeyHeader] = key
   if (body !== undefined) headers['Content-Type'] = 'application/json'
   let response: Response
   try {
