@@ -48,7 +48,9 @@ func TestReadCreation(t *testing.T) {
 	}{
 		"Deployment, all": {
 			&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: selector}, Status: appsv1.DeploymentStatus{Replicas: 2}},
-			2, adoption.Creation{}, false,
+			2,
+			adoption.Creation{},
+			false,
 		},
 		"Deployment, one missing": {
 			&appsv1.Deployment{
@@ -64,15 +66,21 @@ func TestReadCreation(t *testing.T) {
 		},
 		"StatefulSet": {
 			&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)), Selector: selector}, Status: appsv1.StatefulSetStatus{Replicas: 1}},
-			1, adoption.Creation{Missing: 2, RefusedAt: later, Message: event.Message, ByQuota: true}, true,
+			1,
+			adoption.Creation{Missing: 2, RefusedAt: later, Message: event.Message, ByQuota: true},
+			true,
 		},
 		"DaemonSet": {
 			&appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector}, Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, CurrentNumberScheduled: 1}},
-			1, adoption.Creation{Missing: 1, RefusedAt: later, Message: event.Message, ByQuota: true}, true,
+			1,
+			adoption.Creation{Missing: 1, RefusedAt: later, Message: event.Message, ByQuota: true},
+			true,
 		},
 		"CronJob": {
 			&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: batchv1.CronJobStatus{Active: []corev1.ObjectReference{{UID: "uid-x"}}}},
-			0, adoption.Creation{Missing: 1, RefusedAt: later, Message: event.Message, ByQuota: true}, true,
+			0,
+			adoption.Creation{Missing: 1, RefusedAt: later, Message: event.Message, ByQuota: true},
+			true,
 		},
 		"CronJob between its jobs": {&batchv1.CronJob{ObjectMeta: meta}, 0, adoption.Creation{}, false},
 	} {

@@ -38,6 +38,9 @@ type TargetSnapshot struct {
 	Pods   []corev1.Pod
 
 	podSpec *corev1.PodSpec
+	// podMeta is the metadata of the pod template.
+	podMeta *metav1.ObjectMeta
+	limits  podlimits.Rules
 	// newPodSpec is the pod spec of new pods without adoption, with the defaults that the API server adds.
 	newPodSpec *corev1.PodSpec
 	// selector of its pods; nil for kinds without running pods.

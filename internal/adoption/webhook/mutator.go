@@ -129,9 +129,9 @@ func owner(pod *corev1.Pod) (kind, name string, ok bool) {
 	return "", "", false
 }
 
-// patchOperations returns the operations that set the adopted size. A container whose resources differ from the original ones is left alone, because its
-// owner, or the default of a LimitRange, has changed since.
-func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operation {
+// patchOperations returns the pod with the adopted size, and the operations that set it. A container whose resources differ from the original ones is left
+// alone, because its owner, or the default of a LimitRange, has changed since.
+func patchOperations(pod *corev1.Pod, state adoption.State) (changed *corev1.Pod, out []podwebhook.Operation) {
 	size, ok := state.NewPodSize()
 	if !ok {
 		return pod, nil

@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -110,7 +111,7 @@ func TestMutate_DefaultedRequest(t *testing.T) {
 
 		m := NewMutator(func(string, string, string) (Workload, bool, error) {
 			return Workload{Annotations: map[string]string{"analysis.crane.io/adoption": fmt.Sprintf(state, test.original)}}, true, nil
-		})
+		}, unlimited)
 
 		if got, err := m.Mutate(pod); err != nil || len(got) != test.want {
 			t.Errorf("%s: Mutate of a pod that requests %s returned operations %v and error %v, want %d", name, test.request, got, err, test.want)

@@ -42,23 +42,28 @@ func TestWithObserved(t *testing.T) {
 	}{
 		{"no pods", nil, nil, map[string]corev1.ResourceList{}},
 		{
-			"the newest pod", nil, []corev1.Pod{podOf(9, cpu("2")), podOf(1, cpu("1"), "", "status"), podOf(5, cpu("3"))},
+			"the newest pod", nil,
+			[]corev1.Pod{podOf(9, cpu("2")), podOf(1, cpu("1"), "", "status"), podOf(5, cpu("3"))},
 			map[string]corev1.ResourceList{"app requests": cpu("1"), "proxy requests": cpu("50m")},
 		},
 		{
-			"not a resized pod", nil, []corev1.Pod{podOf(9, cpu("2")), podOf(1, cpu("1"), "", "resize")},
+			"not a resized pod", nil,
+			[]corev1.Pod{podOf(9, cpu("2")), podOf(1, cpu("1"), "", "resize")},
 			map[string]corev1.ResourceList{"app requests": cpu("2"), "proxy requests": cpu("50m")},
 		},
 		{
-			"the newest of resized pods", nil, []corev1.Pod{podOf(1, cpu("1"), "resize"), podOf(5, cpu("2"), "resize")},
+			"the newest of resized pods", nil,
+			[]corev1.Pod{podOf(1, cpu("1"), "resize"), podOf(5, cpu("2"), "resize")},
 			map[string]corev1.ResourceList{"app requests": cpu("1"), "proxy requests": cpu("50m")},
 		},
 		{
-			"the template first", cpu("500m"), []corev1.Pod{podOf(1, cpu("1"))},
+			"the template first", cpu("500m"),
+			[]corev1.Pod{podOf(1, cpu("1"))},
 			map[string]corev1.ResourceList{"app requests": cpu("500m"), "proxy requests": cpu("50m")},
 		},
 		{
-			"a request of 0 is an amount", cpu("0"), []corev1.Pod{podOf(1, cpu("1"))},
+			"a request of 0 is an amount", cpu("0"),
+			[]corev1.Pod{podOf(1, cpu("1"))},
 			map[string]corev1.ResourceList{"app requests": cpu("0"), "proxy requests": cpu("50m")},
 		},
 	} {

@@ -249,11 +249,11 @@ func (r *statusReport) addPause(ctx context.Context) error {
 		return err
 	}
 
-	for i := range all.Items {
-		if m := &all.Items[i]; pause.IsPaused(m) {
-			r.add("writes", Warn, fmt.Sprintf("paused by ConfigMap %s/%s: %s", m.Namespace, m.Name, m.Data[pause.KeyReason]), shellquote.Command([]string{"crane", "resume", "--craned-namespace", m.Namespace}))
-			return nil
-		}
+	if pause.IsPaused(&m) {
+		resume := shellquote.Command([]string{"crane", "resume", "--craned-namespace", m.Namespace})
+		r.add("writes", Warn, fmt.Sprintf("paused by ConfigMap %s/%s: %s", m.Namespace, m.Name, m.Data[pause.KeyReason]), resume)
+
+		return nil
 	}
 
 	r.add("writes", OK, "not paused", "")

@@ -153,32 +153,38 @@ func TestClamp(t *testing.T) {
 		"lowered below the minimum": {
 			corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: amounts("800m", "")},
 			newContainer("app", amounts("1", "1Gi"), nil), newContainer("app", amounts("300m", "512Mi"), nil),
-			corev1.ResourceRequirements{Requests: amounts("800m", "512Mi")}, true,
+			corev1.ResourceRequirements{Requests: amounts("800m", "512Mi")},
+			true,
 		},
 		"the minimum is above the present": {
 			corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: amounts("2", "")},
 			newContainer("app", amounts("1", ""), nil), newContainer("app", amounts("300m", ""), nil),
-			corev1.ResourceRequirements{Requests: amounts("1", "")}, true,
+			corev1.ResourceRequirements{Requests: amounts("1", "")},
+			true,
 		},
 		"raised above the maximum": {
 			corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Max: amounts("2", "")},
 			newContainer("app", amounts("1", ""), amounts("1", "")), newContainer("app", amounts("3", ""), amounts("4", "")),
-			corev1.ResourceRequirements{Requests: amounts("2", ""), Limits: amounts("2", "")}, true,
+			corev1.ResourceRequirements{Requests: amounts("2", ""), Limits: amounts("2", "")},
+			true,
 		},
 		"lowered beyond the ratio": {
 			corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, MaxLimitRequestRatio: amounts("4", "")},
 			newContainer("app", amounts("1", ""), amounts("2", "")), newContainer("app", amounts("300m", ""), amounts("2", "")),
-			corev1.ResourceRequirements{Requests: amounts("500m", ""), Limits: amounts("2", "")}, true,
+			corev1.ResourceRequirements{Requests: amounts("500m", ""), Limits: amounts("2", "")},
+			true,
 		},
 		"within all": {
 			corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: amounts("100m", "")},
 			newContainer("app", amounts("1", ""), nil), newContainer("app", amounts("300m", ""), nil),
-			corev1.ResourceRequirements{Requests: amounts("300m", "")}, false,
+			corev1.ResourceRequirements{Requests: amounts("300m", "")},
+			false,
 		},
 		"the sum of the pod": {
 			corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: amounts("800m", "")},
 			newContainer("app", amounts("1", ""), nil), newContainer("app", amounts("300m", ""), nil),
-			corev1.ResourceRequirements{Requests: amounts("800m", "")}, true,
+			corev1.ResourceRequirements{Requests: amounts("800m", "")},
+			true,
 		},
 	} {
 		goal := newPod(*c.app.DeepCopy())

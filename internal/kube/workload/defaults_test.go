@@ -35,13 +35,17 @@ func TestFromObject_EffectiveRequests(t *testing.T) {
 		want      Container
 	}{
 		{
-			"a limit", corev1.ResourceRequirements{Limits: cpuList("2")}, ranges,
+			"a limit",
+			corev1.ResourceRequirements{Limits: cpuList("2")},
+			ranges,
 			Container{Requests: Resources{CPU: 2000}, Limits: Resources{CPU: 2000}, Declared: Declared{Resources: true, Limits: true}},
 		},
 		{"a LimitRange", corev1.ResourceRequirements{}, ranges, Container{Requests: Resources{CPU: 100}, Limits: Resources{CPU: 500}}},
 		{"neither", corev1.ResourceRequirements{}, nil, Container{}},
 		{
-			"a request of 0", corev1.ResourceRequirements{Requests: cpuList("0"), Limits: cpuList("2")}, ranges,
+			"a request of 0",
+			corev1.ResourceRequirements{Requests: cpuList("0"), Limits: cpuList("2")},
+			ranges,
 			Container{Limits: Resources{CPU: 2000}, Declared: Declared{Resources: true, Requests: true, Limits: true, ZeroCPU: true}},
 		},
 	} {

@@ -19,6 +19,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/autoscaling/hpametrics"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/kube/effectiveresources"
 	"crane.io/crane/internal/kube/workload"
 )
