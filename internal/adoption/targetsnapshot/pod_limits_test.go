@@ -134,8 +134,9 @@ func TestDecide_DryRun(t *testing.T) {
 	}
 }
 
-// TestDecide_UnreadableRules: without the right to read the rules of the namespace, new pods keep the size of their template.
-func TestDecide_UnreadableRules(t *testing.T) {
+// TestDecide_UnreadableQuotas: without the right to read the quotas of the namespace, new pods keep the size of their template. Without its
+// LimitRanges, what pods request is unknown, and Preview returns an error.
+func TestDecide_UnreadableQuotas(t *testing.T) {
 	previewer, rec := newFixture(t)
 	c, ok := previewer.Live.(client.WithWatch)
 	if !ok {
@@ -143,8 +144,8 @@ func TestDecide_UnreadableRules(t *testing.T) {
 	}
 
 	previewer.Live = interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-		if _, ranges := list.(*corev1.LimitRangeList); ranges {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "limitranges"}, "", nil)
+		if _, quotas := list.(*corev1.ResourceQuotaList); quotas {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "resourcequotas"}, "", nil)
 		}
 
 		return c.List(ctx, list, opts...)

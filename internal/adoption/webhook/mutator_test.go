@@ -92,7 +92,8 @@ func TestMutate(t *testing.T) {
 // set the request by then, and another webhook may have changed it or may do so later.
 func TestMutate_DefaultedRequest(t *testing.T) {
 	const state = `{"phase":"Resting","earlier":{"containers":{"app":{"cpuRequest":%s,"cpuLimit":2000}}},` +
-		`"declared":{"containers":{"app":{"cpuLimit":2000}}},"current":{"containers":{"app":{"cpuRequest":300,"cpuLimit":2000}}}}`
+		`"declared":{"containers":{"app":{"cpuLimit":2000}}},"current":{"containers":{"app":{"cpuRequest":300,"cpuLimit":2000}}},` +
+		`"newPods":{"containers":{"app":{"cpuRequest":300,"cpuLimit":2000}}}}`
 
 	for name, test := range map[string]struct {
 		original, request string
