@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
@@ -111,8 +110,7 @@ func (o *ClusterOptions) usesAPIServer() bool {
 type clients struct {
 	slimclient.Interface
 
-	objects  dynamic.Interface
-	metadata metadata.Interface
+	objects dynamic.Interface
 	// config is the configuration of all clients.
 	config *rest.Config
 	// pause stops writes; the other clients write through it.
@@ -150,10 +148,6 @@ func (o *ClusterOptions) clients(clk clock.Clock) (clients, error) {
 	}
 
 	if c.objects, err = dynamic.NewForConfig(config); err != nil {
-		return c, fmt.Errorf("--kubeconfig: %w", err)
-	}
-
-	if c.metadata, err = metadata.NewForConfig(config); err != nil {
 		return c, fmt.Errorf("--kubeconfig: %w", err)
 	}
 

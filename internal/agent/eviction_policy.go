@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/metadata"
 
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/kube/eviction"
+	"crane.io/crane/internal/kube/slimclient"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -68,18 +68,18 @@ func (o *EvictionOptions) blockReason(pod *corev1.Pod) string {
 	return o.policyFor(pod).BlockReason(pod)
 }
 
-// replicaGuard counts the running pods of a workload before one of them is evicted. The agent watches only the pods of its node, so it asks
+// replicaGuard counts the ready pods of a workload before one of them is evicted. The agent watches only the pods of its node, so it asks
 // the API server, at most once for each attempted eviction.
 type replicaGuard struct {
 	view   cluster.View
-	pods   metadata.Interface
+	client slimclient.Interface
 	policy func(*corev1.Pod) eviction.Policy
 }
 
 // podPageSize is the page size of lists of pods.
 const podPageSize = 500
 
-// blockReason returns why a pod must not be evicted now, because no other pod of its workload runs; empty if it may be.
+// blockReason returns why a pod must not be evicted now, because no other pod of its workload is ready; empty if it may be.
 func (g replicaGuard) blockReason(ctx context.Context, ref qos.PodRef) (string, error) {
 	list := g.view.Pods()
 	i := slices.IndexFunc(list, func(p *corev1.Pod) bool { return inventory.UID(p) == ref.UID })
@@ -95,38 +95,39 @@ func (g replicaGuard) blockReason(ctx context.Context, ref qos.PodRef) (string, 
 		return "", nil
 	}
 
-	running, err := g.countRunning(ctx, pod, owner)
+	ready, err := g.countOthersReady(ctx, pod, owner)
 	if err != nil {
-		return "", fmt.Errorf("counting the running pods of %s %s/%s: %w", owner.Kind, pod.Namespace, owner.Name, err)
+		return "", fmt.Errorf("counting the ready pods of %s %s/%s: %w", owner.Kind, pod.Namespace, owner.Name, err)
 	}
 
-	return policy.ReplicaBlockReason(running), nil
+	return policy.ReplicaBlockReason(ready), nil
 }
 
-// countRunning returns the number of running pods of a controller that are not terminating, at most 2.
-func (g replicaGuard) countRunning(ctx context.Context, pod *corev1.Pod, owner *metav1.OwnerReference) (int, error) {
+// countOthersReady returns the number of ready pods of a controller beside one, of the first page that has any.
+func (g replicaGuard) countOthersReady(ctx context.Context, pod *corev1.Pod, owner *metav1.OwnerReference) (int, error) {
 	opts := metav1.ListOptions{Limit: podPageSize, FieldSelector: fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)).String()}
 	if hash := pod.Labels[podTemplateHash]; hash != "" {
 		opts.LabelSelector = labels.Set{podTemplateHash: hash}.String() // all pods of a ReplicaSet have it
 	}
 
-	running := 0
+	ready := 0
 	for {
-		page, err := g.pods.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(pod.Namespace).List(ctx, opts)
+		page, err := g.client.CoreV1().Pods(pod.Namespace).List(ctx, opts)
 		if err != nil {
 			return 0, err
 		}
 
 		for i := range page.Items {
-			controller := metav1.GetControllerOfNoCopy(&page.Items[i])
-			if controller != nil && controller.UID == owner.UID && page.Items[i].DeletionTimestamp == nil {
-				running++
+			other := &page.Items[i]
+			controller := metav1.GetControllerOfNoCopy(other)
+			if controller != nil && controller.UID == owner.UID && other.UID != pod.UID && eviction.IsReady(other) {
+				ready++
 			}
 		}
 
 		opts.Continue = page.Continue
-		if opts.Continue == "" || running > 1 {
-			return running, nil
+		if opts.Continue == "" || ready > 0 {
+			return ready, nil
 		}
 	}
 }

@@ -10,13 +10,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -76,23 +77,17 @@ func TestEvictedKinds(t *testing.T) {
 	}
 }
 
-// runningPods is a metadata client whose running pods are given.
-func runningPods(list ...*corev1.Pod) *metadatafake.FakeMetadataClient {
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		panic(err)
-	}
-
+// clientOf is a client of an API server with these pods.
+func clientOf(list ...*corev1.Pod) *fake.Clientset {
 	var objects []runtime.Object
 	for _, p := range list {
-		o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: p.ObjectMeta}
-		objects = append(objects, o)
+		objects = append(objects, p)
 	}
 
-	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
+	return fake.NewClientset(objects...)
 }
 
-// TestLastReplica checks that the last running pod of a workload is not evicted, by a count of those of the cluster.
+// TestLastReplica checks that the last ready pod of a workload is not evicted, by a count of those of the cluster.
 func TestLastReplica(t *testing.T) {
 	replica := func(n int, change func(*corev1.Pod)) *corev1.Pod {
 		p := podOn(fmt.Sprint("uid-", n), fmt.Sprint("web-", n), containerID("1"))
@@ -105,12 +100,20 @@ func TestLastReplica(t *testing.T) {
 		return p
 	}
 
+	ready := func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+
 	terminating := func(p *corev1.Pod) {
-		p.DeletionTimestamp = &metav1.Time{}
+		ready(p)
+		p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 		p.Finalizers = []string{"a/b"}
 	}
 
-	other := func(p *corev1.Pod) { p.OwnerReferences = ownedBy("ReplicaSet", "other") }
+	other := func(p *corev1.Pod) {
+		ready(p)
+		p.OwnerReferences = ownedBy("ReplicaSet", "other")
+	}
 	elastic := func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("1")}
 	}
@@ -120,8 +123,10 @@ func TestLastReplica(t *testing.T) {
 		also    []string
 		blocked bool
 	}{
-		"the only one":          {replica(1, nil), nil, nil, true},
-		"two":                   {replica(1, nil), []*corev1.Pod{replica(2, nil)}, nil, false},
+		"the only one":          {replica(1, ready), nil, nil, true},
+		"two":                   {replica(1, ready), []*corev1.Pod{replica(2, ready)}, nil, false},
+		"the other is unready":  {replica(1, ready), []*corev1.Pod{replica(2, nil)}, nil, true},
+		"only the other ready":  {replica(1, nil), []*corev1.Pod{replica(2, ready)}, nil, false},
 		"the other terminates":  {replica(1, nil), []*corev1.Pod{replica(2, terminating)}, nil, true},
 		"of another workload":   {replica(1, nil), []*corev1.Pod{replica(2, other)}, nil, true},
 		"allowed":               {replica(1, nil), nil, []string{evictLastReplicas}, false},
@@ -130,7 +135,7 @@ func TestLastReplica(t *testing.T) {
 		"bare":                  {replica(1, func(p *corev1.Pod) { p.OwnerReferences = nil }), nil, nil, false},
 	} {
 		o := EvictionOptions{Also: test.also}
-		client := runningPods(slices.Concat([]*corev1.Pod{test.pod}, test.others)...)
+		client := clientOf(slices.Concat([]*corev1.Pod{test.pod}, test.others)...)
 		guard := replicaGuard{cluster.NewStatic(cluster.State{Pods: []*corev1.Pod{test.pod}}), client, o.policyFor}
 
 		why, err := guard.blockReason(t.Context(), qos.PodRef{UID: inventory.UID(test.pod), Namespace: test.pod.Namespace, Name: test.pod.Name})
@@ -139,7 +144,7 @@ func TestLastReplica(t *testing.T) {
 		}
 	}
 
-	client := runningPods()
+	client := clientOf()
 	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no answer") })
 
 	guard := replicaGuard{cluster.NewStatic(cluster.State{Pods: []*corev1.Pod{replica(1, nil)}}), client, (&EvictionOptions{}).policyFor}

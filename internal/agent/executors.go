@@ -141,7 +141,7 @@ func (e environment) newExecutors(access clusterAccess, j journals, files act.Fi
 	if e.enforces(enforceEvict) {
 		a.evictor = act.NewEvictor(act.EvictorConfig{
 			Client:  act.APIEvictionClient{Client: access.api},
-			Blocked: replicaGuard{access.view, access.api.metadata, e.Eviction.policyFor}.blockReason,
+			Blocked: replicaGuard{access.view, access.api.Interface, e.Eviction.policyFor}.blockReason,
 			Clock:   e.clock,
 			Log:     e.log,
 			Beat:    e.heartbeats.Register("evict"),

@@ -158,9 +158,14 @@ func newEviction(p Pod, goal, to Size, reason string) Eviction {
 	}
 }
 
-// evictable reports whether a replacement of the pod would get another size. A pod that was created after the size was stored and did
+// evictable reports whether a pod may be evicted, and whether its replacement would get another size. A pod that was created after the size was stored and did
 // not get it proves the opposite, so that no pod is evicted twice for one size.
 func (c *podChanges) evictable(in Input, s State, p Pod) bool {
+	if p.Protected != "" {
+		c.excludef("pod %s is not evicted: %s", p.Name, p.Protected)
+		return false
+	}
+
 	if createdBeforeChange(in, s, p) {
 		return true
 	}

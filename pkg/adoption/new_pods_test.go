@@ -176,6 +176,21 @@ func TestDecide_RefusedSize(t *testing.T) {
 	}
 }
 
+// TestDecide_ProtectedPods: pods that must not be evicted keep their size, and the others are replaced.
+func TestDecide_ProtectedPods(t *testing.T) {
+	n := newEvictionFixture(t, 4, Recreate, requests(1000, 1000), requests(500, 1000))
+	n.in.Pods[1].Protected = "karpenter.sh/do-not-disrupt is true"
+	n.wait(3 * time.Hour)
+
+	got := n.sizes()
+	if got[appSize(requests(1000, 1000)).String()] != 1 || got[appSize(requests(500, 1000)).String()] != 3 || n.evicted["web-1"] != 0 {
+		t.Errorf("pods have %v, %d evictions of web-1, want one protected pod as before", got, n.evicted["web-1"])
+	}
+	if text := strings.Join(n.plan.Remarks, "\n"); !strings.Contains(text, "karpenter.sh/do-not-disrupt is true") || n.plan.Summary == asRecommended {
+		t.Errorf("summary %q, remarks %q, want both to name the protected pod", n.plan.Summary, text)
+	}
+}
+
 // TestDecide_Bounds: a desired size that an object of the namespace bounds is not called as recommended.
 func TestDecide_Bounds(t *testing.T) {
 	for name, now := range map[string]rightsize.Resources{"nothing to change": requests(800, 1000), "lowered": requests(1000, 1000)} {

@@ -34,6 +34,8 @@ type Pod struct {
 	Created   time.Time
 	// NotResizable is the reason why the pod cannot be resized at all; empty for a running pod that can.
 	NotResizable string
+	// Protected is the reason why the pod must not be evicted; empty if it may be.
+	Protected string
 	// Containers of the pod's spec, init containers included.
 	Containers []Container
 	// ResizeStatus is the progress of the last resize; ResizeMessage is the kubelet's.

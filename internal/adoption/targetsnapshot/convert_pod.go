@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"crane.io/crane/internal/kube/eviction"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/units"
@@ -26,6 +27,7 @@ func ConvertPod(pod *corev1.Pod) adoption.Pod {
 		UID:          string(pod.UID),
 		Created:      pod.CreationTimestamp.Time,
 		NotResizable: notResizableReason(pod),
+		Protected:    eviction.AnnotationReason(pod),
 	}
 
 	for i := range pod.Spec.InitContainers {

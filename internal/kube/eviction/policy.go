@@ -8,6 +8,7 @@ package eviction
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,13 @@ const (
 	minCriticalPriority = 2_000_000_000
 )
 
+// Annotations by which pods ask other evictors to leave them alone.
+const (
+	annotationDoNotDisrupt     = "karpenter.sh/do-not-disrupt"
+	annotationDoNotEvict       = "karpenter.sh/do-not-evict" // of Karpenter before 1.0
+	annotationPreferNoEviction = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+)
+
 // Annotations of static pods: the mark of the API server's mirror pod, and the source of the kubelet's pod.
 const (
 	annotationMirror = corev1.MirrorPodAnnotationKey
@@ -30,9 +38,9 @@ const (
 )
 
 // Policy decides which pods Crane evicts. Its zero value, which rebalancing uses, evicts only pods that a controller replaces elsewhere
-// without loss of work, and never the only running pod of a workload. PodDisruptionBudgets hold in addition.
+// without loss of work, and never the last ready pod of a workload. PodDisruptionBudgets hold in addition.
 type Policy struct {
-	// BarePods, JobPods and LastReplicas allow evicting pods without a controller, pods of Jobs, and the only running pod of a workload.
+	// BarePods, JobPods and LastReplicas allow evicting pods without a controller, pods of Jobs, and the last ready pod of a workload.
 	BarePods, JobPods, LastReplicas bool
 }
 
@@ -48,8 +56,8 @@ func (p Policy) BlockReason(pod *corev1.Pod) string {
 	case pod.Spec.Priority != nil && *pod.Spec.Priority >= minCriticalPriority:
 		return "its priority is critical to the system"
 
-	case pod.Annotations[SafeToEvict] == "false":
-		return SafeToEvict + " is false"
+	case AnnotationReason(pod) != "":
+		return AnnotationReason(pod)
 	case owner == nil && !p.BarePods:
 		return "no controller would replace it"
 	case owner != nil && owner.Kind == "Job" && !p.JobPods:
@@ -59,10 +67,38 @@ func (p Policy) BlockReason(pod *corev1.Pod) string {
 	return ""
 }
 
-// ReplicaBlockReason returns why a pod is not evicted by the number of running pods of its workload, including itself; empty if it may be.
-func (p Policy) ReplicaBlockReason(running int) string {
-	if running < 2 && !p.LastReplicas {
-		return "it is the only running pod of its workload"
+// AnnotationReason returns which annotation of a pod forbids its eviction; empty for none. It holds for every eviction by Crane.
+func AnnotationReason(pod *corev1.Pod) string {
+	if pod.Annotations[SafeToEvict] == "false" {
+		return SafeToEvict + " is false"
+	}
+
+	// Karpenter wants the value true. Another one than false asks for the same, such as a duration.
+	for _, name := range []string{annotationDoNotDisrupt, annotationDoNotEvict} {
+		if value := pod.Annotations[name]; value != "" && value != "false" {
+			return name + " is " + value
+		}
+	}
+
+	// The descheduler reads the name alone.
+	if value, isSet := pod.Annotations[annotationPreferNoEviction]; isSet && value != "false" {
+		return annotationPreferNoEviction + " is set"
+	}
+
+	return ""
+}
+
+// IsReady reports whether a pod serves: it is ready and not terminating.
+func IsReady(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// ReplicaBlockReason returns why a pod is not evicted by the number of other pods of its workload that are ready; empty if it may be.
+func (p Policy) ReplicaBlockReason(othersReady int) string {
+	if othersReady < 1 && !p.LastReplicas {
+		return "no other pod of its workload is ready"
 	}
 
 	return ""

@@ -40,6 +40,11 @@ func TestPolicy(t *testing.T) {
 		"critical":       {func(p *corev1.Pod) { p.Spec.Priority = &critical }, "critical", "critical"},
 		"not safe":       {annotated(SafeToEvict, "false"), "safe-to-evict", "safe-to-evict"},
 		"safe":           {annotated(SafeToEvict, "true"), "", ""},
+		"undisrupted":    {annotated("karpenter.sh/do-not-disrupt", "true"), "karpenter.sh/do-not-disrupt is true", "do-not-disrupt"},
+		"for a while":    {annotated("karpenter.sh/do-not-disrupt", "1h"), "do-not-disrupt is 1h", "do-not-disrupt"},
+		"disrupted":      {annotated("karpenter.sh/do-not-disrupt", "false"), "", ""},
+		"unevicted":      {annotated("karpenter.sh/do-not-evict", "true"), "do-not-evict is true", "do-not-evict"},
+		"descheduler":    {annotated("descheduler.alpha.kubernetes.io/prefer-no-eviction", ""), "prefer-no-eviction is set", "prefer-no-eviction"},
 		"safe, but bare": {func(p *corev1.Pod) { p.OwnerReferences = nil; annotated(SafeToEvict, "true")(p) }, "no controller", ""},
 	} {
 		pod := &corev1.Pod{}
@@ -56,13 +61,13 @@ func TestPolicy(t *testing.T) {
 		}
 	}
 
-	for running, blocked := range map[int]bool{0: true, 1: true, 2: false} {
-		if got := (Policy{}).ReplicaBlockReason(running); (got != "") != blocked {
-			t.Errorf("ReplicaBlockReason(%d) = %q, want a reason: %t", running, got, blocked)
+	for others, blocked := range map[int]bool{0: true, 1: false, 2: false} {
+		if got := (Policy{}).ReplicaBlockReason(others); (got != "") != blocked {
+			t.Errorf("ReplicaBlockReason(%d) = %q, want a reason: %t", others, got, blocked)
 		}
 	}
 
-	if got := all.ReplicaBlockReason(1); got != "" {
-		t.Errorf("ReplicaBlockReason(1) = %q, want none: last replicas are allowed", got)
+	if got := all.ReplicaBlockReason(0); got != "" {
+		t.Errorf("ReplicaBlockReason(0) = %q, want none: last replicas are allowed", got)
 	}
 }

@@ -148,6 +148,7 @@ func TestEvictionPolicy(t *testing.T) {
 		harness.Create(t, f.c, elsewhere)
 
 		elsewhere.Status.Phase = corev1.PodRunning
+		elsewhere.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		if err := f.c.Status().Update(t.Context(), elsewhere); err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +158,7 @@ func TestEvictionPolicy(t *testing.T) {
 	a.awaitLog(t, "rule is calm", "evict-policy/memory")
 	f.uses(9000)
 	f.evicted("web-1")
-	awaitEvent(t, f.c, "Pod", "last", "EvictionRefused", "only running pod")
+	awaitEvent(t, f.c, "Pod", "last", "EvictionRefused", "no other pod of its workload is ready")
 }
 
 // TestOptedOut checks that pods of a namespace or a workload with the opt-out label are not evicted, though they are larger, as long as there

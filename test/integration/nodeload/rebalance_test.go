@@ -133,7 +133,7 @@ func TestRebalancing(t *testing.T) {
 
 		// Workload free has one pod left and its budget is used up; the budget of guarded allows no disruption.
 		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "its disruption budget allows none")
-		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "it is the only running pod of its workload")
+		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "no other pod of its workload is ready")
 
 		if names, err := left(t.Context()); err != nil || len(names) != 3 {
 			t.Errorf("pods %v, %v, want 3", names, err)

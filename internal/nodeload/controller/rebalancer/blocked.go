@@ -19,7 +19,7 @@ const deletionCost = "controller.kubernetes.io/pod-deletion-cost"
 
 // blockReason returns why a pod must not be moved from any node; empty if it may. schedulers are the names of the
 // profiles that run plugin Dynamic.
-func blockReason(pod *corev1.Pod, schedulers []string, protected func(namespace string) bool, optedOut func(*corev1.Pod) bool, siblings int) string {
+func blockReason(pod *corev1.Pod, schedulers []string, protected func(namespace string) bool, optedOut func(*corev1.Pod) bool, othersReady int) string {
 	var policy eviction.Policy
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -32,7 +32,7 @@ func blockReason(pod *corev1.Pod, schedulers []string, protected func(namespace 
 		return optout.Reason
 	}
 
-	if why := cmp.Or(policy.BlockReason(pod), policy.ReplicaBlockReason(siblings)); why != "" {
+	if why := cmp.Or(policy.BlockReason(pod), policy.ReplicaBlockReason(othersReady)); why != "" {
 		return why
 	}
 

@@ -317,9 +317,9 @@ func (c *Controller) protected(namespace string) bool {
 	return slices.Contains(c.cfg.Settings.Protected, namespace)
 }
 
-func (c *Controller) blockReason(optedOut optout.Set) func(pod *corev1.Pod, siblings int) string {
-	return func(pod *corev1.Pod, siblings int) string {
-		return blockReason(pod, c.cfg.Settings.Schedulers, c.protected, optedOut.Excludes, siblings)
+func (c *Controller) blockReason(optedOut optout.Set) func(pod *corev1.Pod, othersReady int) string {
+	return func(pod *corev1.Pod, othersReady int) string {
+		return blockReason(pod, c.cfg.Settings.Schedulers, c.protected, optedOut.Excludes, othersReady)
 	}
 }
 

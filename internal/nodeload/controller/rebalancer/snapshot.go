@@ -16,6 +16,7 @@ import (
 	podresource "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/internal/kube/eviction"
 	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/rebalance"
@@ -38,8 +39,8 @@ type snapshot struct {
 	onHot map[int][]*corev1.Pod
 	// repelling holds all pods with a required anti-affinity.
 	repelling []antiAffinityPod
-	// running counts the running pods of each controller.
-	running map[string]int
+	// ready counts the ready pods of each controller.
+	ready map[string]int
 
 	optedOut optout.Set
 
@@ -71,7 +72,7 @@ func read(ctx context.Context, from client.Reader, nodes []corev1.Node, hot map[
 		arriving:  make([]nodeload.Arrivals, len(nodes)),
 		requested: make([]nodeload.Amount, len(nodes)),
 		onHot:     map[int][]*corev1.Pod{},
-		running:   map[string]int{},
+		ready:     map[string]int{},
 		heldNodes: map[int]bool{},
 	}
 
@@ -115,8 +116,8 @@ func (s *snapshot) add(pod *corev1.Pod, node int, hot bool, horizon time.Duratio
 
 	s.requested[node].CPU += amount.CPU
 	s.requested[node].Memory += amount.Memory
-	if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-		s.running[workloadOf(pod)]++
+	if eviction.IsReady(pod) {
+		s.ready[workloadOf(pod)]++
 	}
 
 	var started time.Time
@@ -207,7 +208,7 @@ func (s *snapshot) budgetsOf(pod *corev1.Pod) []int {
 
 // candidates returns the pods of a hot node as input of the decision.
 func (s *snapshot) candidates(
-	node int, use func(namespace, pod string) (nodeload.Amount, bool), blocked func(pod *corev1.Pod, siblings int) string, coolDownReason func(*corev1.Pod) string,
+	node int, use func(namespace, pod string) (nodeload.Amount, bool), blocked func(pod *corev1.Pod, othersReady int) string, coolDownReason func(*corev1.Pod) string,
 ) []rebalance.Pod {
 	var out []rebalance.Pod
 	for _, pod := range s.onHot[node] {
@@ -217,7 +218,7 @@ func (s *snapshot) candidates(
 			UID:       string(pod.UID),
 			Workload:  workloadOf(pod),
 			Budgets:   s.budgetsOf(pod),
-			Blocked:   blocked(pod, s.running[workloadOf(pod)]),
+			Blocked:   blocked(pod, s.othersReady(pod)),
 		}
 
 		// The eviction API refuses pods with two budgets, and a cool-down ends by itself, so that it comes last.
@@ -243,6 +244,16 @@ func (s *snapshot) candidates(
 	}
 
 	return out
+}
+
+// othersReady returns the number of ready pods of the workload of a pod beside it.
+func (s *snapshot) othersReady(pod *corev1.Pod) int {
+	ready := s.ready[workloadOf(pod)]
+	if eviction.IsReady(pod) {
+		ready--
+	}
+
+	return ready
 }
 
 func workloadOf(pod *corev1.Pod) string {

@@ -53,45 +53,45 @@ func TestBlockReason(t *testing.T) {
 	excluded.Add(optout.Workload{Kind: "Deployment", Namespace: "shop", Name: "calm"})
 
 	for name, test := range map[string]struct {
-		change   func(*corev1.Pod)
-		siblings int
-		want     string
+		change func(*corev1.Pod)
+		others int
+		want   string
 	}{
-		"may":                 {nil, 2, ""},
-		"the only one":        {nil, 1, "only running pod"},
-		"no controller":       {func(p *corev1.Pod) { p.OwnerReferences = nil }, 2, "no controller"},
-		"DaemonSet":           {owner("DaemonSet"), 2, "DaemonSet"},
-		"static":              {owner("Node"), 2, "Node"},
-		"Job":                 {owner("Job"), 2, "Job"},
-		"pending":             {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, 2, "does not run"},
-		"going":               {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 2, "being deleted"},
-		"protected":           {func(p *corev1.Pod) { p.Namespace = "kube-system" }, 2, "protected"},
-		"opted out":           {func(p *corev1.Pod) { p.Labels["crane.io/opt-out"] = "true" }, 2, "opted out"},
-		"opted out namespace": {func(p *corev1.Pod) { p.Namespace = "quiet" }, 2, "opted out"},
+		"may":                 {nil, 1, ""},
+		"the only one":        {nil, 0, "no other pod"},
+		"no controller":       {func(p *corev1.Pod) { p.OwnerReferences = nil }, 1, "no controller"},
+		"DaemonSet":           {owner("DaemonSet"), 1, "DaemonSet"},
+		"static":              {owner("Node"), 1, "Node"},
+		"Job":                 {owner("Job"), 1, "Job"},
+		"pending":             {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, 1, "does not run"},
+		"going":               {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 1, "being deleted"},
+		"protected":           {func(p *corev1.Pod) { p.Namespace = "kube-system" }, 1, "protected"},
+		"opted out":           {func(p *corev1.Pod) { p.Labels["crane.io/opt-out"] = "true" }, 1, "opted out"},
+		"opted out namespace": {func(p *corev1.Pod) { p.Namespace = "quiet" }, 1, "opted out"},
 		"opted out workload": {func(p *corev1.Pod) {
 			p.Labels["pod-template-hash"] = "5f"
 			p.OwnerReferences[0].Name = "calm-5f"
-		}, 2, "opted out"},
-		"critical":    {func(p *corev1.Pod) { p.Spec.Priority = &critical }, 2, "critical"},
-		"by requests": {func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }, 2, "default-scheduler does not read load"},
-		"says no":     {func(p *corev1.Pod) { p.Annotations[eviction.SafeToEvict] = "false" }, 2, "is false"},
-		"emptyDir":    {empty, 2, "emptyDir"},
+		}, 1, "opted out"},
+		"critical":    {func(p *corev1.Pod) { p.Spec.Priority = &critical }, 1, "critical"},
+		"by requests": {func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }, 1, "default-scheduler does not read load"},
+		"says no":     {func(p *corev1.Pod) { p.Annotations[eviction.SafeToEvict] = "false" }, 1, "is false"},
+		"emptyDir":    {empty, 1, "emptyDir"},
 		"emptyDir and says yes": {func(p *corev1.Pod) {
 			empty(p)
 			p.Annotations[eviction.SafeToEvict] = "true"
-		}, 2, ""},
-		"volume":   {volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}), 2, "persistent volume"},
-		"hostPath": {volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}), 2, "files of its node"},
-		"hostPort": {func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }, 2, "ports of its node"},
+		}, 1, ""},
+		"volume":   {volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}), 1, "persistent volume"},
+		"hostPath": {volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}), 1, "files of its node"},
+		"hostPort": {func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }, 1, "ports of its node"},
 		"spread": {func(p *corev1.Pod) {
 			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.DoNotSchedule}}
-		}, 2, "spread"},
+		}, 1, "spread"},
 		"affinity": {func(p *corev1.Pod) {
 			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{}}}}
-		}, 2, "pod affinity"},
-		"claims": {func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{}} }, 2, "resource claims"},
+		}, 1, "pod affinity"},
+		"claims": {func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{}} }, 1, "resource claims"},
 	} {
-		got := blockReason(newPod(test.change), DefaultSettings().Schedulers, func(ns string) bool { return ns == "kube-system" }, excluded.Excludes, test.siblings)
+		got := blockReason(newPod(test.change), DefaultSettings().Schedulers, func(ns string) bool { return ns == "kube-system" }, excluded.Excludes, test.others)
 		if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: blockReason = %q, want %q", name, got, test.want)
 		}
@@ -164,7 +164,7 @@ func TestFits(t *testing.T) {
 
 		s := &snapshot{
 			nodes: nodes, used: []corev1.ResourceList{{}, {}}, pods: make([]int64, 2), arriving: make([]nodeload.Arrivals, 2),
-			requested: make([]nodeload.Amount, 2), onHot: map[int][]*corev1.Pod{}, running: map[string]int{},
+			requested: make([]nodeload.Amount, 2), onHot: map[int][]*corev1.Pod{}, ready: map[string]int{},
 		}
 		pod := newPod(test.pod)
 		s.add(pod, 0, true, 0, metav1.Now().Time)
