@@ -98,6 +98,8 @@ func TestDecide_Limits(t *testing.T) {
 		"equal stays equal":   {false, 170, 100, 100, 170},
 		"no limit":            {false, 200, 100, 0, 0},
 		"requests only":       {true, 200, 100, 300, 0},
+		"ten times":           {false, 200, 100, 1000, 2000},
+		"10.99 times":         {false, 200, 100, 1099, 1099},
 		"a formality":         {false, 200, 1, 4000, 4000},
 		"a formality, raised": {false, 5000, 1, 4000, 5000},
 		"without a request":   {false, 200, 0, 300, 300},

@@ -105,7 +105,7 @@ func (p Policy) limitFor(to, request, limit int64) int64 {
 	switch {
 	case p.RequestsOnly || limit <= 0:
 		return 0
-	case request > 0 && limit >= request && limit/request <= maxLimitRatio:
+	case request > 0 && limit >= request && float64(limit) <= maxLimitRatio*float64(request):
 		scaled := float64(to) * float64(limit) / float64(request)
 		return max(to, int64(math.Min(math.Round(scaled), math.MaxInt64/2)))
 	case limit < to:
