@@ -146,17 +146,34 @@ func (s *TargetSnapshot) readKindFields() {
 		s.selector = o.Spec.Selector
 		s.replicas = o.Spec.Replicas
 		s.desiredReplicas = ptr.Deref(o.Spec.Replicas, 1)
-		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.CurrentRevision != o.Status.UpdateRevision
+		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.CurrentRevision != o.Status.UpdateRevision && o.Status.UpdatedReplicas < updatedByRollout(o)
 
 	case *appsv1.DaemonSet:
 		s.setTemplate(&o.Spec.Template)
 		s.selector = o.Spec.Selector
 		s.desiredReplicas = o.Status.DesiredNumberScheduled
-		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.UpdatedNumberScheduled < o.Status.DesiredNumberScheduled
+		onDelete := o.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || !onDelete && o.Status.UpdatedNumberScheduled < o.Status.DesiredNumberScheduled
 
 	case *batchv1.CronJob:
 		s.setTemplate(&o.Spec.JobTemplate.Spec.Template)
 	}
+}
+
+// updatedByRollout returns the number of pods that a roll-out of a StatefulSet replaces by itself: none with strategy OnDelete, and none below its
+// partition. The others keep their revision until somebody deletes them, which is no roll-out.
+func updatedByRollout(set *appsv1.StatefulSet) int32 {
+	strategy := set.Spec.UpdateStrategy
+	if strategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+		return 0
+	}
+
+	replicas := ptr.Deref(set.Spec.Replicas, 1)
+	if strategy.RollingUpdate == nil {
+		return replicas
+	}
+
+	return max(0, replicas-ptr.Deref(strategy.RollingUpdate.Partition, 0))
 }
 
 // readPods lists the pods of the target that have not ended.
