@@ -27,6 +27,7 @@ func Decide(in Input) Plan {
 }
 
 func decide(in Input) Plan {
+	in = withWholeCores(in)
 	p := Plan{State: in.State.Clone()}
 	switch {
 	case in.Terminating:
@@ -233,6 +234,7 @@ func lower(in Input, p Plan) Plan {
 		return p
 	}
 
+	stepToWholeCores(in, currentSize(in, p.State), &to)
 	if reason := in.Creation.refusalOf(to); reason != "" {
 		return p.withSummary("%s", refusedSummary("lowered", to, reason)).withRequeue(in.Policy.PollInterval)
 	}

@@ -191,6 +191,34 @@ func TestDecide_ProtectedPods(t *testing.T) {
 	}
 }
 
+// TestDecide_WholeCores: a Guaranteed pod with whole cores never gets a fraction, in any step, and the status says why.
+func TestDecide_WholeCores(t *testing.T) {
+	for name, c := range map[string]struct{ now, desired, want int64 }{
+		"nothing to take": {4000, 3060, 4000},
+		"one core less":   {4000, 2900, 3000},
+		"in steps":        {16000, 3500, 4000},
+		"raised":          {2000, 2100, 3000},
+		"a fraction now":  {3500, 2500, 2500},
+	} {
+		size := func(cpu int64) rightsize.Resources { return requestsAndLimits(cpu, cpu, 1024, 1024) }
+		b := newFixture(t, 4, size(c.now), size(c.desired))
+		for range 400 {
+			b.wait(time.Minute)
+
+			for text := range b.sizes() {
+				if c.now%oneCore == 0 && strings.Contains(text, "m,") {
+					t.Fatalf("%s: a pod has %s, want whole cores", name, text)
+				}
+			}
+		}
+
+		b.expectSize(size(c.want))
+		if c.now%oneCore == 0 && (!strings.Contains(b.plan.Summary, "static CPU policy") || b.plan.Summary == asRecommended) {
+			t.Errorf("%s: summary %q, want the reason for whole cores", name, b.plan.Summary)
+		}
+	}
+}
+
 // TestDecide_Bounds: a desired size that an object of the namespace bounds is not called as recommended.
 func TestDecide_Bounds(t *testing.T) {
 	for name, now := range map[string]rightsize.Resources{"nothing to change": requests(800, 1000), "lowered": requests(1000, 1000)} {
