@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"crane.io/crane/internal/adoption/controller"
+	"crane.io/crane/internal/adoption/foreignvpa"
 	"crane.io/crane/internal/adoption/poddryrun"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
@@ -110,6 +111,7 @@ func addAdoption(ctx context.Context, d *dependencies) error {
 	}
 
 	cfg.Pods = pods
+	cfg.VPAs = foreignvpa.NewFinder(d.mgr.GetAPIReader(), d.mapper)
 	if err := controller.AddToManager(d.mgr, cfg); err != nil {
 		return fmt.Errorf("adding adoption: %w", err)
 	}

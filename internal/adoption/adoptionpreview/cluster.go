@@ -9,14 +9,17 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/installation"
 	decide "crane.io/crane/pkg/adoption"
@@ -99,6 +102,24 @@ func (r Reader) oomKills(ctx context.Context) targetsnapshot.KillReader {
 	}
 
 	return record
+}
+
+// vpaReader finds VerticalPodAutoscalers, and prints a note if the user may not list them.
+type vpaReader struct {
+	targetsnapshot.VPAFinder
+
+	notef func(format string, args ...any)
+}
+
+// Find implements targetsnapshot.VPAFinder.
+func (v vpaReader) Find(ctx context.Context, namespace string, now time.Time) (map[targetindex.Key]string, error) {
+	found, err := v.VPAFinder.Find(ctx, namespace, now)
+	if apierrors.IsForbidden(err) {
+		v.notef("VerticalPodAutoscalers cannot be read; craned changes no pods beside one: %v", err)
+		return nil, nil
+	}
+
+	return found, err
 }
 
 // loadBudgets returns the running adoptions of the cluster, and prints a note if they cannot be read.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/adoption/foreignvpa"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/component/termtext"
 )
@@ -43,7 +44,11 @@ func (r Reader) Preview(ctx context.Context, selected, all []analysisv1alpha1.Re
 	}
 
 	previewer := targetsnapshot.Previewer{
-		SnapshotReader:  targetsnapshot.SnapshotReader{Live: r.Client, Kills: r.oomKills(ctx)},
+		SnapshotReader: targetsnapshot.SnapshotReader{
+			Live:  r.Client,
+			Kills: r.oomKills(ctx),
+			VPAs:  vpaReader{foreignvpa.NewFinder(r.Client, r.Client.RESTMapper()), r.notef},
+		},
 		Settings:        settings,
 		Budgets:         r.loadBudgets(ctx),
 		SystemNamespace: r.CranedNamespace,

@@ -29,7 +29,7 @@ func (r *Reconciler) adoptTarget(
 		return outcome{reason: reasonNotSupported, message: fmt.Sprintf("Pods of a %s are not adopted; the value is in the annotation.", key.Kind)}, nil
 	}
 
-	reader := targetsnapshot.SnapshotReader{Live: r.Live, Kills: r.Kills, Throttling: r.Throttling, Limits: r.Client, Pods: r.Pods}
+	reader := targetsnapshot.SnapshotReader{Live: r.Live, Kills: r.Kills, Throttling: r.Throttling, Limits: r.Client, Pods: r.Pods, VPAs: r.VPAs}
 	target, err := reader.Read(ctx, watched, client.ObjectKey{Namespace: key.Namespace, Name: key.Name})
 	switch {
 	case apierrors.IsNotFound(err) || err != nil && meta.IsNoMatchError(err):

@@ -43,6 +43,8 @@ type Reconciler struct {
 	Kills targetsnapshot.KillReader
 	// Throttling reads CPU throttling; nil if it is unknown.
 	Throttling targetsnapshot.ThrottlingReader
+	// VPAs finds VerticalPodAutoscalers that act; nil if there are none.
+	VPAs targetsnapshot.VPAFinder
 	// Pods tries the creation of pods; nil without the right to do so.
 	Pods targetsnapshot.PodChecker
 	// SystemNamespace is Crane's own namespace, whose Recommendations may have cluster-scoped targets.

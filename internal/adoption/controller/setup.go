@@ -39,9 +39,10 @@ const maxConcurrentTargets = 8
 // Config holds the dependencies of the controller.
 type Config struct {
 	Settings targetsnapshot.Settings
-	// Kills, Throttling and Pods are those of Reconciler.
+	// Kills, Throttling, VPAs and Pods are those of Reconciler.
 	Kills      targetsnapshot.KillReader
 	Throttling targetsnapshot.ThrottlingReader
+	VPAs       targetsnapshot.VPAFinder
 	Pods       targetsnapshot.PodChecker
 	// Pause and SystemNamespace are those of Reconciler.
 	Pause           *pause.Switch
@@ -63,6 +64,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	r := NewReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("craned"), cfg.Clock, cfg.Settings)
 	r.Kills = cfg.Kills
 	r.Throttling = cfg.Throttling
+	r.VPAs = cfg.VPAs
 	r.Pods = cfg.Pods
 	r.SystemNamespace = cfg.SystemNamespace
 	r.Pause = cfg.Pause

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/oom"
@@ -31,8 +32,16 @@ type SnapshotReader struct {
 	Throttling ThrottlingReader
 	// Limits reads LimitRanges and ResourceQuotas; nil to read them from Live.
 	Limits client.Reader
+	// VPAs finds VerticalPodAutoscalers that act; nil if there are none.
+	VPAs VPAFinder
 	// Pods tries the creation of pods; nil without the right to do so.
 	Pods PodChecker
+}
+
+// VPAFinder finds the VerticalPodAutoscalers of the Kubernetes project.
+type VPAFinder interface {
+	// Find returns the names of those that act in a namespace, by target.
+	Find(ctx context.Context, namespace string, now time.Time) (map[targetindex.Key]string, error)
 }
 
 // KillReader reads the recorded OOM kills.
@@ -62,6 +71,7 @@ type DecisionRequest struct {
 // Reasons that prevent new changes.
 const (
 	ReasonAutoscaled    = "AutoscalerPresent"
+	ReasonVPAPresent    = "VerticalPodAutoscalerPresent"
 	ReasonNotApplicable = "NotApplicable"
 )
 
@@ -161,13 +171,36 @@ func (r SnapshotReader) addDesiredSize(ctx context.Context, s *TargetSnapshot, q
 		in.Stale = "the last evaluation of the recommendation failed"
 	}
 
-	_, effective := s.template(desired)
-	if block := s.autoscaler.blockReason(q.Type, rec, effective, desired); block != (BlockReason{}) {
+	if block, err := r.vpaBlockReason(ctx, s, q); err != nil || block != (BlockReason{}) {
+		return block, err
+	}
+
+	if block := s.autoscaler.blockReason(q.Type, rec, s.template(desired), desired); block != (BlockReason{}) {
 		return block, nil
 	}
 
 	if c := meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionApplicable); c != nil && c.Status == metav1.ConditionFalse {
 		return BlockReason{ReasonNotApplicable, "the recommendation is a proposal alone: " + c.Message}, nil
+	}
+
+	return BlockReason{}, nil
+}
+
+// vpaBlockReason returns why nothing is changed beside a VerticalPodAutoscaler: both would undo the changes of the other.
+func (r SnapshotReader) vpaBlockReason(ctx context.Context, s *TargetSnapshot, q DecisionRequest) (BlockReason, error) {
+	if r.VPAs == nil || q.Type != analysisv1alpha1.AnalysisTypeResource {
+		return BlockReason{}, nil
+	}
+
+	all, err := r.VPAs.Find(ctx, s.Object.GetNamespace(), q.Now)
+	if err != nil {
+		return BlockReason{}, err
+	}
+
+	for key, name := range all {
+		if key == (targetindex.Key{Group: s.Kind.GVK.Group, Kind: s.Kind.GVK.Kind, Namespace: s.Object.GetNamespace(), Name: s.Object.GetName()}) {
+			return BlockReason{ReasonVPAPresent, fmt.Sprintf("VerticalPodAutoscaler %s sizes the same pods; Crane changes nothing until it is deleted or its update mode is Off", name)}, nil
+		}
 	}
 
 	return BlockReason{}, nil

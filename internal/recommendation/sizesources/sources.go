@@ -12,17 +12,22 @@ import (
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/adoption/foreignvpa"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/component/shellquote"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -50,7 +55,7 @@ type Sources struct {
 func Read(ctx context.Context, c client.Reader, target workload.Workload) (Sources, error) {
 	out := Sources{Workload: target.String(), Sources: []Source{templateSource(target)}}
 	for _, read := range []func(context.Context, client.Reader, workload.Workload) ([]Source, error){
-		recommendationSources, verticalSources, aheadSources, horizontalSources,
+		recommendationSources, verticalSources, foreignVerticalSources, aheadSources, horizontalSources,
 	} {
 		found, err := read(ctx, c, target)
 		if err != nil && !meta.IsNoMatchError(err) {
@@ -61,9 +66,16 @@ func Read(ctx context.Context, c client.Reader, target workload.Workload) (Sourc
 	}
 
 	for i := range out.Sources[1:] {
-		if source := &out.Sources[1+i]; source.Acts && (source.CPU != "" || source.Memory != "") {
+		source := &out.Sources[1+i]
+		switch {
+		case source.Acts && (source.CPU != "" || source.Memory != ""):
 			out.Sources[0].Acts = false
 			out.Sources[0].Why = "running pods and new pods get the requests of " + source.Source
+		case source.Source == foreignVPAs: // Those that cannot be read may act.
+			out.Sources[0].Why = "nothing else that can be read sets requests"
+		case source.Acts && strings.HasPrefix(source.Source, foreignVPAs+" "):
+			out.Sources[0].Acts = false
+			out.Sources[0].Why = source.Source + " sets requests"
 		}
 	}
 
@@ -202,6 +214,62 @@ func verticalSources(ctx context.Context, c client.Reader, target workload.Workl
 	}
 
 	return out, nil
+}
+
+// foreignVPAs is the kind of the vertical autoscalers of the Kubernetes project.
+const foreignVPAs = "VerticalPodAutoscaler"
+
+// foreignVerticalSources returns the VerticalPodAutoscalers of a workload, beside which Crane changes no pods.
+func foreignVerticalSources(ctx context.Context, c client.Reader, target workload.Workload) ([]Source, error) {
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(foreignvpa.GroupKind().WithVersion("v1"))
+	list.SetKind(foreignVPAs + "List")
+
+	err := c.List(ctx, &list, client.InNamespace(target.Namespace))
+	switch {
+	case apierrors.IsForbidden(err):
+		return []Source{{Source: foreignVPAs, Why: "they cannot be read: " + err.Error()}}, nil
+	case err != nil && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("listing VerticalPodAutoscalers: %w", err)
+	}
+
+	var out []Source
+	for i := range list.Items {
+		vpa := foreignvpa.Parse(&list.Items[i])
+		if vpa.Target.Kind != target.Kind || vpa.Target.Name != target.Name {
+			continue
+		}
+
+		source := Source{Source: foreignVPAs + " " + vpa.Name, Acts: vpa.Acts, Why: "only recommends, since its update mode, or that of all containers, is Off"}
+		if vpa.Acts {
+			source.Why = "sets requests of pods with update mode " + vpa.Mode + ". Crane changes no pods beside it"
+		}
+
+		source.setRequests(recommendedBy(&list.Items[i]))
+		out = append(out, source)
+	}
+
+	return out, nil
+}
+
+// recommendedBy returns the sum of the requests that a VerticalPodAutoscaler recommends.
+func recommendedBy(o *unstructured.Unstructured) workload.Resources {
+	var sum workload.Resources
+	containers, _, _ := unstructured.NestedSlice(o.Object, "status", "recommendation", "containerRecommendations")
+	for _, c := range containers {
+		container, _ := c.(map[string]any)
+		target, _, _ := unstructured.NestedStringMap(container, "target")
+		if cpu, err := apiresource.ParseQuantity(target["cpu"]); err == nil {
+			sum.CPU += units.MilliCPU(cpu.MilliValue())
+		}
+		if memory, err := apiresource.ParseQuantity(target["memory"]); err == nil {
+			sum.Memory += units.Bytes(memory.Value())
+		}
+	}
+
+	return sum
 }
 
 // estimatorsOf returns the estimators whose results apply.

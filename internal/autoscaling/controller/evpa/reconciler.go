@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/oom"
@@ -35,7 +36,7 @@ type Reconciler struct {
 	// Kills are the recorded OOM kills; nil where they are not recorded.
 	Kills KillReader
 	// VPAs finds VerticalPodAutoscalers.
-	VPAs VPAFinder
+	VPAs targetsnapshot.VPAFinder
 	// External reads external metrics.
 	External ExternalMetricReader
 	Events   events.EventRecorder

@@ -23,6 +23,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/adoption/foreignvpa"
 	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/internal/kube/enqueue"
 	"crane.io/crane/internal/kube/fairqueue"
@@ -65,7 +66,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		Mapper:        cfg.Mapper,
 		History:       cfg.History,
 		Kills:         cfg.Kills,
-		VPAs:          NewVerticalPodAutoscalers(mgr.GetAPIReader(), cfg.Mapper),
+		VPAs:          foreignvpa.NewFinder(mgr.GetAPIReader(), cfg.Mapper),
 		External:      ExternalMetricsClient{API: api},
 		Events:        mgr.GetEventRecorder("craned"),
 		Metrics:       NewMetrics(),
