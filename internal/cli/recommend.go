@@ -272,8 +272,8 @@ func (o *recommendOptions) collector(s Streams) *sizereport.Collector {
 		Output:          s.Err,
 	}
 
-	if requestpatch.IsFormat(o.output) && o.output != requestpatch.HelmValues {
-		out.ReadTemplates = requestpatch.ReadTemplates
+	if requestpatch.IsFormat(o.output) {
+		out.ReadTemplates = requestpatch.ReadCluster(o.output)
 	}
 
 	return out

@@ -18,9 +18,14 @@ import (
 	"crane.io/crane/internal/recommendation/sizereport"
 )
 
-// patchHeader returns the comment on the first line.
-func patchHeader(r *sizereport.Report) string {
-	return documents.Comment("Recommended by crane: " + r.Subtitle())
+// patchHeader returns the comment on the first lines: the subtitle, and the patches whose pods would be refused.
+func patchHeader(r *sizereport.Report, patches []patch) string {
+	header := "# Recommended by crane: " + r.Subtitle() + "\n"
+	for _, note := range refusalNotes(patches) {
+		header += "# " + note + "\n"
+	}
+
+	return header
 }
 
 // kustomizePatch is an entry of the patches of a kustomization.
@@ -80,14 +85,14 @@ func WriteKustomize(out, notes io.Writer, r *sizereport.Report) error {
 			component.Patches = append(component.Patches, kustomizePatch{target, string(text)})
 		}
 
-		return documents.WriteYAML(out, patchHeader(r), component)
+		return documents.WriteYAML(out, patchHeader(r, patches), component)
 	})
 }
 
 // WriteStrategicMerge writes one document per workload.
 func WriteStrategicMerge(out, notes io.Writer, r *sizereport.Report) error {
 	return writePatches(notes, r, false, func(patches []patch) error {
-		head := patchHeader(r)
+		head := patchHeader(r, patches)
 		for _, p := range patches {
 			if p.custom {
 				termtext.Fprintf(notes, "%s is skipped: a strategic merge replaces the whole list of containers of a custom kind; use --output %s or %s\n",
@@ -142,6 +147,10 @@ type jsonOperation struct {
 // WriteJSONPatch writes a list of targets with their operations.
 func WriteJSONPatch(out, notes io.Writer, r *sizereport.Report) error {
 	return writePatches(notes, r, false, func(patches []patch) error {
+		for _, note := range refusalNotes(patches) { // JSON has no comments.
+			fmt.Fprintln(notes, note)
+		}
+
 		all := make([]jsonPatch, 0, len(patches))
 		for _, p := range patches {
 			operations := p.operations()
@@ -234,6 +243,6 @@ func WriteHelmValues(out, notes io.Writer, r *sizereport.Report) error {
 			values[ref.Namespace][ref.Kind][ref.Name] = containers
 		}
 
-		return documents.WriteYAML(out, patchHeader(r), map[string]any{"crane": values})
+		return documents.WriteYAML(out, patchHeader(r, patches), map[string]any{"crane": values})
 	})
 }

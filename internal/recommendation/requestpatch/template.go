@@ -37,9 +37,22 @@ func templatePaths() [][]string {
 	return [][]string{{"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}}
 }
 
-// ReadTemplates reads each object of a custom kind whose requests should change. A failed read becomes the reason for
+// ReadCluster reads what the patches of a format need of the cluster.
+func ReadCluster(format string) func(context.Context, *clusterstate.State, *sizereport.Report) error {
+	return func(ctx context.Context, state *clusterstate.State, r *sizereport.Report) error {
+		if format != HelmValues { // Values name no path.
+			if err := readTemplates(ctx, state, r); err != nil {
+				return err
+			}
+		}
+
+		return readLimits(ctx, state, r)
+	}
+}
+
+// readTemplates reads each object of a custom kind whose requests should change. A failed read becomes the reason for
 // skipping the patch; only a canceled context is an error.
-func ReadTemplates(ctx context.Context, state *clusterstate.State, r *sizereport.Report) error {
+func readTemplates(ctx context.Context, state *clusterstate.State, r *sizereport.Report) error {
 	for i := range r.Items {
 		it := &r.Items[i]
 		if !isCustom(it.Workload.Ref) {

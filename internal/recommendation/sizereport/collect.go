@@ -46,7 +46,7 @@ type Collector struct {
 	Reaction bool
 	// ForPatches ignores autoscalers, because the patch of a request cannot change their targets.
 	ForPatches bool
-	// ReadTemplates locates the pod templates of custom kinds; nil if they are not needed.
+	// ReadTemplates locates the pod templates of custom kinds, and what the rules of namespaces refuse; nil if neither is needed.
 	ReadTemplates func(context.Context, *clusterstate.State, *Report) error
 	// NeedsRequests rejects sources without the current requests.
 	NeedsRequests bool

@@ -57,6 +57,8 @@ type Item struct {
 	GroupSavings [][]cost.Saving
 	// Template is the location of the pod template of a custom kind, read only for patches.
 	Template PodTemplate
+	// Refusal is why pods with the recommended size would be refused, or why that is unknown; read only for patches.
+	Refusal string
 	// Input is the input of the plan; only if the report keeps it.
 	Input resource.Input
 }
