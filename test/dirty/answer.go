@@ -86,6 +86,7 @@ func recommend(ctx context.Context, server serverURL, policyName, matchers strin
 		Policies:        policies,
 		HistoryLength:   policies.Window(),
 		Prices:          prices,
+		Cache:           profile.CacheConfig{Off: true}, // Servers reuse ports.
 		Output:          &notes,
 		Now:             end,
 	}
