@@ -135,3 +135,55 @@ func TestList_Defaults(t *testing.T) {
 		t.Errorf("List without defaults: error %v, %d reports, want none and one (-want +got):\n%s", err, len(reported), diff)
 	}
 }
+
+// TestGet_Observed checks that requests which another webhook sets are those of the pods, and that a size which adoption set is not.
+func TestGet_Observed(t *testing.T) {
+	bare := func(change ...func(*appsv1.Deployment)) *appsv1.Deployment {
+		d := deploymentNamed("shop", "web", nil)
+		d.Spec.Replicas = new(int32(2))
+		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+		d.Spec.Template.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}
+		for _, f := range change {
+			f(d)
+		}
+
+		return d
+	}
+
+	pod := func(name, owner, cpu string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: name, Labels: map[string]string{"app": "web"},
+				OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: owner, Controller: new(true)}},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}, {Name: "app", Resources: corev1.ResourceRequirements{Requests: cpuList(cpu)}}}},
+		}
+	}
+
+	for _, test := range []struct {
+		name    string
+		objects []client.Object
+		want    Resources
+	}{
+		{"a webhook", []client.Object{bare(), pod("a", "web-5d4f", "700m")}, Resources{CPU: 700}},
+		{"no pod", []client.Object{bare()}, Resources{}},
+		{"the pod of another workload", []client.Object{bare(), pod("a", "shop-5d4f", "700m")}, Resources{}},
+		{
+			"adopted", []client.Object{bare(func(d *appsv1.Deployment) {
+				d.Annotations = map[string]string{"analysis.crane.io/adoption": "{}"}
+			}), pod("a", "web-5d4f", "700m")}, Resources{},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l, _ := newLister(t, 10, interceptor.Funcs{}, test.objects...)
+			got, err := l.Get(t.Context(), appsv1.SchemeGroupVersion.WithKind("Deployment"), client.ObjectKey{Namespace: "shop", Name: "web"})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if len(got.Containers) != 1 || got.Containers[0].Requests != test.want {
+				t.Errorf("Get = containers %+v, want app alone with %+v", got.Containers, test.want)
+			}
+		})
+	}
+}

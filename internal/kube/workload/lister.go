@@ -48,8 +48,8 @@ type Lister struct {
 	Scales client.SubResourceClientConstructor
 	// Scheme has the built-in kinds; all others are read as unstructured objects.
 	Scheme *runtime.Scheme
-	// WithoutDefaults is called where the LimitRanges of a namespace may not be read; workloads are listed without their defaults then.
-	// Without it, that is an error.
+	// WithoutDefaults is called where the LimitRanges of a namespace, or the pods of a workload, may not be read; workloads are listed
+	// without the requests that they say then. Without it, that is an error.
 	WithoutDefaults func(error)
 }
 
@@ -139,8 +139,11 @@ func (l *Lister) read(ctx context.Context, obj client.Object, kind schema.GroupV
 	if errors.Is(err, ErrNoTemplate) && l.Scales != nil {
 		return l.fromScale(ctx, obj, kind)
 	}
+	if err != nil {
+		return w, err
+	}
 
-	return w, err
+	return l.withObserved(ctx, w, obj, ranges)
 }
 
 // fromScale reads kinds that keep their template elsewhere: the scale subresource has the selector of the pods, and one of them
