@@ -377,11 +377,11 @@ func updateTemplate(in Input, p Plan) Plan {
 		return p
 	}
 
-	if _, more := Lower(p.State.Current, in.DesiredSize, in.Policy, 0); more || in.Template.contains(p.State.Current) {
+	to := p.State.templateGoal()
+	if _, more := Lower(p.State.Current, in.DesiredSize, in.Policy, 0); more || in.Template.contains(to) {
 		return p // More steps follow, or the template has the size.
 	}
 
-	to := p.State.Current.Clone()
 	if p.State.Template == nil || !p.State.Template.Equal(to) {
 		unproven := !p.State.givesNewPods(p.State.Current) // The roll-out creates pods of this size.
 		if in.Allowance.WindowClosed != "" || in.Allowance.BreakerOpen != "" || in.Blocked != "" || in.RolloutInProgress || unproven {

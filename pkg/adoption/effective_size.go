@@ -95,6 +95,29 @@ func (s State) learnAmounts(in Input) State {
 	return s
 }
 
+// templateGoal returns the current size for the pod template: without the amounts that pods have by default and that adoption did not
+// change.
+func (s State) templateGoal() Size {
+	declared := s.templateSize()
+	written := Size{}
+	if s.Template != nil {
+		written = *s.Template
+	}
+
+	out := Size{}
+	for _, a := range s.Current.amounts() {
+		v, _ := s.Current.get(a)
+		original, _ := s.Original.get(a)
+		_, isDeclared := declared.get(a)
+		_, isWritten := written.get(a)
+		if isDeclared || isWritten || v != original {
+			out.set(a, v)
+		}
+	}
+
+	return out
+}
+
 // hasAmountsOf reports whether a size has all amounts of another, whatever their values.
 func (s Size) hasAmountsOf(other Size) bool {
 	return !slices.ContainsFunc(other.amounts(), func(a amount) bool {

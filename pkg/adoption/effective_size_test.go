@@ -113,6 +113,32 @@ func TestDecide_EffectiveTemplate(t *testing.T) {
 	}
 }
 
+// TestDecide_TemplateWithoutDefaults checks that amounts which pods have by default, and which adoption did not change, are not written into
+// the template.
+func TestDecide_TemplateWithoutDefaults(t *testing.T) {
+	b := effectiveFixture(t, false)
+	b.in.Template = appSize(rightsize.Resources{})
+	b.in.UpdateTemplate = true
+	b.wait(15 * time.Hour)
+	if want := appSize(requests(300, 0)); !b.in.Template.Equal(want) {
+		t.Fatalf("the template has %s after all steps, want %s", b.in.Template, want)
+	}
+
+	b.in.Effective = appSize(requests(300, 256))
+	b.in.DesiredSize = appSize(requests(2000, 256))
+	b.wait(20 * time.Minute)
+	if want := appSize(requests(2000, 0)); !b.in.Template.Equal(want) {
+		t.Fatalf("raised to what pods had before, the template has %s, want %s", b.in.Template, want)
+	}
+
+	b.in.Effective = appSize(requests(2000, 256))
+	b.in.DesiredSize = Size{}
+	b.wait(20 * time.Minute)
+	if !b.in.Template.Empty() || b.in.State.Phase != Untouched {
+		t.Errorf("switched off, the template has %s in phase %q, want nothing", b.in.Template, b.in.State.Phase)
+	}
+}
+
 // TestDecide_AmountsLearnedLater checks that an amount which the state does not have is lowered in steps and restored: a container that
 // the owner added, a default of a new LimitRange, and a state of a release that knew only the template.
 func TestDecide_AmountsLearnedLater(t *testing.T) {
