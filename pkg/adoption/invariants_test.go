@@ -28,10 +28,25 @@ func newClusterFixture(t *testing.T, seed uint64) *clusterFixture {
 		amount := func() int64 { return 20 + w.rng.Int64N(2000) }
 		b := newFixture(t, 1+w.rng.IntN(9), requests(amount(), amount()), requests(amount(), amount()))
 		b.in.Policy.MaxPerNamespace, b.in.Policy.MaxPerCluster = 2, 4
+		w.hideRequests(b)
 		w.workloads = append(w.workloads, b)
 	}
 
 	return w
+}
+
+// hideRequests removes requests from the template that the pods keep, as by the defaults of a LimitRange.
+func (w *clusterFixture) hideRequests(b *fixture) {
+	b.in.Effective = b.in.Template.Clone()
+	r := b.in.Template.Containers["app"]
+	if w.rng.IntN(3) == 0 {
+		r.CPURequest = nil
+	}
+	if w.rng.IntN(3) == 0 {
+		r.MemoryRequest = nil
+	}
+
+	b.in.Template = appSize(r)
 }
 
 // harm causes a random regression of a workload.
@@ -101,9 +116,30 @@ func (w *clusterFixture) step(t *testing.T, i int, b *fixture) {
 		checkStep(t, b, now)
 	}
 
+	checkResizes(t, b)
+
 	if len(now.Outcomes) > 0 && len(before.Outcomes) < len(now.Outcomes) && now.Outcomes[len(now.Outcomes)-1].Regression != "" {
 		if before.Phase != Held && !now.Current.Equal(before.Previous) {
 			t.Fatalf("rolled back to %s, want %s", now.Current, before.Previous)
+		}
+	}
+}
+
+// checkResizes checks that no pod loses more than the share of a step at once, whatever its template says.
+func checkResizes(t *testing.T, b *fixture) {
+	t.Helper()
+
+	if phase := b.in.State.Phase; phase != Lowering && phase != Watching && phase != Resting {
+		return // A rollback may undo a raise.
+	}
+
+	for _, r := range b.plan.Resizes {
+		for _, a := range r.From.amounts() {
+			from, _ := r.From.get(a)
+			to, _ := r.To.get(a)
+			if float64(from-to) > float64(b.in.Policy.Step)*float64(from)+1 {
+				t.Fatalf("phase %s: pod %s goes from %s to %s at once, want at most a share of %v less", b.in.State.Phase, r.Pod, r.From, r.To, b.in.Policy.Step)
+			}
 		}
 	}
 }
