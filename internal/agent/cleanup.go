@@ -14,7 +14,6 @@ import (
 	"github.com/go-logr/logr"
 
 	"crane.io/crane/internal/agent/act"
-	"crane.io/crane/internal/agent/host/cgroup"
 )
 
 // emptyDirectory is what the kubelet makes on the node for the mount of the DaemonSet that hides its keys from the agent.
@@ -32,7 +31,7 @@ func (o *Options) cleanUp(log logr.Logger, files act.FileWriter, out io.Writer) 
 		return err
 	}
 
-	layout, err := cgroup.Detect(o.hostRoot())
+	layout, err := o.detectCgroups()
 	if err != nil {
 		return fmt.Errorf("detecting cgroups: %w", err)
 	}

@@ -43,7 +43,7 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 
 	policy, problems := nodePolicy(state, limits)
 	policy.WaterMarks = marks.file.Content()
-	layout, missing := cgroup.Detect(o.hostRoot())
+	layout, missing := o.detectCgroups()
 	observer := observe.New(o.hostRoot(), layout)
 	observer.SetKubeletDir(o.KubeletRoot)
 	observer.SetDiskIOInterval(o.Interval)

@@ -81,6 +81,8 @@ type Options struct {
 	BudgetWindow   time.Duration
 	// KubeletRoot is the kubelet's directory below the host's root.
 	KubeletRoot string
+	// PodGroup is the cgroup of all pods; empty to detect it.
+	PodGroup string
 	// Cycles counts cycles and instructions of latency-sensitive pods.
 	Cycles       bool
 	FeatureGates featuregate.MutableFeatureGate
@@ -146,6 +148,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.StopTimeout, "stop-timeout", o.StopTimeout, "Time the agent may take to stop and undo its changes, at least 1s.")
 	fs.DurationVar(&o.RestartGrace, "restart-grace-period", o.RestartGrace, "Time for which limits, taint and exclusive CPUs stay when the agent ends and its DaemonSet starts another one, up to 30m; 0 to undo them at every end.")
 	fs.StringVar(&o.KubeletRoot, "kubelet-root-path", o.KubeletRoot, "Directory of the kubelet, below --host-root.")
+	fs.StringVar(&o.PodGroup, "pod-cgroup", o.PodGroup, "Cgroup of all pods, relative to the hierarchies, such as k8s.slice/k8s-kubepods.slice. If empty, it is detected by the kubelet's cgroupRoot and cgroupDriver.")
 	fs.StringVar(&o.AuditFile, "audit-file", o.AuditFile, "File for a line of JSON per action with its target, rule, numbers and outcome. Empty for none.")
 	fs.Int64Var(&o.AuditBytes, "audit-max-bytes", o.AuditBytes, "Size in bytes at which the audit file is rotated to FILE.1.")
 	fs.IntVar(&o.EvictionBudget, "eviction-budget", o.EvictionBudget, "Number of pods that all agents of the cluster together may evict within --eviction-budget-window, up to 1000; 0 for no bound. Must be the same on all nodes.")

@@ -66,7 +66,7 @@ type clusterAccess struct {
 // runAgent runs all parts of the agent until ctx ends. All of them are created before any is started, so that a wrong setting or an address
 // in use is reported at once. Changes of the host are undone at the end, those of a previous agent at the start.
 func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.FileWriter) error {
-	layout, err := cgroup.Detect(o.hostRoot())
+	layout, err := o.detectCgroups()
 	if err != nil {
 		return fmt.Errorf("detecting cgroups: %w", err)
 	}
@@ -94,14 +94,25 @@ func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.F
 		return err
 	}
 
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+
+	list = append(list, podGroupManager{e, end})
+
 	e.log.Info("starting crane-agent", "version", version.String(), "node", o.Cluster.nodeName(), "dryRun", o.DryRun, "enforce", o.Enforce,
 		"cgroups", layout.Version, "apiServer", o.Cluster.usesAPIServer())
-	return managerGroup{
+	err = managerGroup{
 		log:         e.log,
 		clock:       clk,
 		heartbeats:  e.heartbeats,
 		stopTimeout: o.StopTimeout,
 	}.run(ctx, list)
+
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+		return errors.Join(cause, err)
+	}
+
+	return err
 }
 
 // managers returns the managers in start order: first those that others need, last those that change the node.

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -54,6 +56,9 @@ func (o *Options) Validate() field.ErrorList {
 
 	errs = append(errs, o.validateMode()...)
 	errs = append(errs, o.Cluster.validate()...)
+	if o.PodGroup != "" && !filepath.IsLocal(strings.Trim(o.PodGroup, "/")) {
+		errs = append(errs, invalid("pod-cgroup", o.PodGroup, "must be a path below the cgroup hierarchies"))
+	}
 	if o.Interval < minInterval || o.Interval > maxInterval {
 		errs = append(errs, invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", minInterval, maxInterval)))
 	}

@@ -14,8 +14,8 @@ import (
 func TestBadRows(t *testing.T) {
 	const disk = "   8       0 sda 1 2 3 4 5 6 7 8 9 10\n"
 	disks := map[string]string{
-		disk + "   8      16 sdb 1 2\n":                  "sda",
-		disk + "\n":                                      "sda",
+		disk + "   8      16 sdb 1 2\n": "sda",
+		disk + "\n":                     "sda",
 		disk + "   8      16 sdb x 2 3 4 5 6 7 8 9 10\n": "sda",
 		"   8      16 sdb 1 2\n":                         "",
 	}

@@ -35,6 +35,9 @@ type KubeletConfig struct {
 	ReservedCPUs numa.CPUSet
 	// EvictionThreshold is the hard eviction threshold of memory, which is not allocatable.
 	EvictionThreshold EvictionThreshold
+	// CgroupRoot is the group below which the kubelet keeps its pods, empty for the root; CgroupDriver is cgroupfs or systemd, empty if it is
+	// not set.
+	CgroupRoot, CgroupDriver string
 	// ReservedMemory holds the memory manager's reservations by zone. It applies only with StaticMemory.
 	ReservedMemory map[int]numa.Amount
 }
@@ -49,6 +52,8 @@ type kubeletConfiguration struct {
 	ReservedSystemCPUs  string            `json:"reservedSystemCPUs"`
 	EvictionHard        map[string]string `json:"evictionHard"`
 	MergeDefaults       bool              `json:"mergeDefaultEvictionSettings"`
+	CgroupRoot          string            `json:"cgroupRoot"`
+	CgroupDriver        string            `json:"cgroupDriver"`
 	ReservedMemory      []struct {
 		Zone   int                 `json:"numaNode"`
 		Limits corev1.ResourceList `json:"limits"`
@@ -102,7 +107,11 @@ func decodeConfigz(content []byte) (*kubeletConfiguration, error) {
 
 func (c *kubeletConfiguration) convert() (KubeletConfig, error) {
 	k := KubeletConfig{
-		Static: c.CPUManagerPolicy == policyStatic, StaticMemory: strings.ToLower(c.MemoryManagerPolicy) == policyStatic, Reserved: corev1.ResourceList{},
+		Static:       c.CPUManagerPolicy == policyStatic,
+		StaticMemory: strings.ToLower(c.MemoryManagerPolicy) == policyStatic,
+		Reserved:     corev1.ResourceList{},
+		CgroupRoot:   c.CgroupRoot,
+		CgroupDriver: c.CgroupDriver,
 	}
 	// Each quantity and each sum must be an amount that the scheduler can represent.
 	for field, list := range map[string]map[string]string{"kubeReserved": c.KubeReserved, "systemReserved": c.SystemReserved} {

@@ -66,7 +66,10 @@ func (r *KubeletReader) LastError() error { return r.lastError }
 // Without any answer the file is read, but not before the kubelet could be queried, since the two may differ. A static policy in a state
 // file of the kubelet always applies; it changes only when the kubelet restarts.
 func (r *KubeletReader) Read(ctx context.Context, node *corev1.Node) (KubeletConfig, error) {
-	r.loadAnswer()
+	if r.Client != nil {
+		r.loadAnswer()
+	}
+
 	r.queryKubelet(ctx, node)
 	k := r.lastConfig
 	switch {
@@ -82,6 +85,22 @@ func (r *KubeletReader) Read(ctx context.Context, node *corev1.Node) (KubeletCon
 
 	err := errors.Join(r.applyStateFile("cpu_manager_state", &k.Static, &k), r.applyStateFile("memory_manager_state", &k.StaticMemory, &k))
 	return k, err
+}
+
+// Known returns the configuration that is known without a query: the kubelet's last answer, also to the previous agent, else its file. The
+// result is empty if there is neither.
+func (r *KubeletReader) Known() KubeletConfig {
+	r.loadAnswer()
+	if r.hasConfig {
+		return r.lastConfig
+	}
+
+	k, err := r.readFile()
+	if err != nil {
+		return KubeletConfig{}
+	}
+
+	return k
 }
 
 // queryKubelet queries the kubelet if due.
@@ -138,7 +157,7 @@ const (
 
 // loadAnswer reads the answer that the previous agent got. A missing or damaged file is the same as none: the next answer replaces it.
 func (r *KubeletReader) loadAnswer() {
-	if r.answerLoaded || r.AnswerPath == "" || r.Client == nil {
+	if r.answerLoaded || r.AnswerPath == "" {
 		return
 	}
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,19 +54,71 @@ type Layout struct {
 	cpu, cpuacct, cpuset, memory, unified string
 }
 
-// podRoots are the groups of pods by default and of a kubelet in a container, such as kind's.
-var podRoots = []struct {
-	path   string
-	driver Driver
-}{
-	{"kubepods.slice", Systemd},
-	{"kubepods", CgroupFS},
-	{"kubelet.slice/kubelet-kubepods.slice", Systemd},
-	{"kubelet/kubepods", CgroupFS},
+// Hint is what is known about the group of pods beside the tree.
+type Hint struct {
+	// Pods is the group itself, such as k8s.slice/k8s-kubepods.slice; empty if it is not known.
+	Pods string
+	// Root and Driver are cgroupRoot and cgroupDriver of the kubelet's configuration; empty if they are not set.
+	Root string
+	// Driver is cgroupfs or systemd.
+	Driver Driver
+}
+
+// podRoots returns the groups in which pods may be: first below the kubelet's root with its driver, then with the other one, since a runtime
+// may choose it, then those by default and of a kubelet in a container, such as kind's.
+func (h Hint) podRoots() []string {
+	if h.Pods != "" {
+		return []string{strings.Trim(h.Pods, "/")}
+	}
+
+	var out []string
+	for _, root := range []string{strings.Trim(h.Root, "/"), "", "kubelet"} {
+		slice := systemdPath(root)
+		plain := path.Join(root, "kubepods")
+		if h.Driver == CgroupFS {
+			out = append(out, plain, slice)
+		} else {
+			out = append(out, slice, plain)
+		}
+	}
+
+	return out
+}
+
+// systemdPath returns the path of the slice of pods below a root: a slice is in those that its name starts with.
+func systemdPath(root string) string {
+	var parts []string
+	for part := range strings.SplitSeq(root, "/") {
+		// The kubelet drops the suffix of each part and joins the names with dashes.
+		if name := strings.TrimSuffix(part, ".slice"); name != "" {
+			parts = append(parts, strings.Split(name, "-")...)
+		}
+	}
+
+	parts = append(parts, "kubepods")
+	out := ""
+	for i := range parts {
+		out = path.Join(out, strings.Join(parts[:i+1], "-")+".slice")
+	}
+
+	return out
+}
+
+// driverOf returns the driver of a group of pods by its name.
+func driverOf(pods string) Driver {
+	if strings.HasSuffix(pods, ".slice") {
+		return Systemd
+	}
+
+	return CgroupFS
 }
 
 // Detect inspects the directories below root, not mounts, which a container or a recorded tree does not share with the host.
-func Detect(root host.Root) (Layout, error) {
+func Detect(root host.Root) (Layout, error) { return DetectWith(root, Hint{}) }
+
+// DetectWith is Detect with what is known about the group of pods. Of several groups the one with pods is used: another kubelet or another
+// driver may have left one without. If none of them exists, a group of that name is searched below others.
+func DetectWith(root host.Root, hint Hint) (Layout, error) {
 	base := root.Path(mountPoint)
 	var l Layout
 	if pathExists(filepath.Join(base, "cgroup.controllers")) {
@@ -97,15 +150,89 @@ func Detect(root host.Root) (Layout, error) {
 		}
 	}
 
-	for _, r := range podRoots {
-		if pathExists(filepath.Join(l.cpu, r.path)) {
-			l.Pods = r.path
-			l.Driver = r.driver
-			break
+	l.findPods(hint)
+	return l, nil
+}
+
+// maxRootDepth is the depth to which groups of pods are searched: a kubelet in a container has the root /docker/ID/kubelet.
+const maxRootDepth = 4
+
+// findPods sets the group of pods.
+func (l *Layout) findPods(hint Hint) {
+	var found []string
+	for _, r := range hint.podRoots() {
+		if pathExists(filepath.Join(l.cpu, r)) {
+			found = append(found, r)
 		}
 	}
 
-	return l, nil
+	if len(found) == 0 && hint.Pods == "" {
+		found = l.searchPods("", maxRootDepth)
+	}
+
+	for _, r := range found {
+		candidate := *l
+		candidate.Pods = r
+		candidate.Driver = driverOf(r)
+		if l.Pods == "" {
+			*l = candidate
+		}
+
+		if candidate.HasPods() {
+			*l = candidate
+			return
+		}
+	}
+}
+
+// searchPods returns the groups named like one of pods below a group. It does not search below slices and groups of containers.
+func (l *Layout) searchPods(group string, depth int) (found []string) {
+	entries, err := os.ReadDir(filepath.Join(l.cpu, group))
+	if err != nil || depth == 0 {
+		return nil
+	}
+
+	for _, e := range entries {
+		name := e.Name()
+		below := path.Join(group, name)
+		switch {
+		case !e.IsDir():
+		case name == "kubepods" || name == "kubepods.slice" || strings.HasSuffix(name, "-kubepods.slice"):
+			found = append(found, below)
+		case strings.HasSuffix(name, ".scope"), strings.HasSuffix(name, ".service"), name == "system.slice", name == "user.slice":
+		default:
+			found = append(found, l.searchPods(below, depth-1)...)
+		}
+	}
+
+	return found
+}
+
+// HasPods reports whether the group of pods has one.
+func (l *Layout) HasPods() bool {
+	if l.Pods == "" {
+		return false
+	}
+
+	dirs := []string{l.Pods}
+	for _, c := range listClassDirs(l.Pods, l.Driver) {
+		dirs = append(dirs, path.Join(l.Pods, c.dir))
+	}
+
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(filepath.Join(l.cpu, dir))
+		if err != nil {
+			continue
+		}
+
+		for _, e := range entries {
+			if e.IsDir() && parsePodUID([]byte(e.Name()), l.Driver) != nil {
+				return true
+			}
+		}
+	}
+
+	return false
 }
 
 // findV1Root returns the directory of a v1 controller, which may be mounted together with others (cpu,cpuacct).
