@@ -249,6 +249,8 @@ type Container struct {
 	// Quota is the limit in force; 0 if it could not be read.
 	Quota   Quota
 	UsedCPU Measurement[units.MilliCPU]
+	// MinQuota is the least quota that the kernel accepts in the container's period; 0 for that of the usual period.
+	MinQuota units.MilliCPU
 	// RequestMemory and LimitMemory are those of the pod's spec; 0 for none.
 	RequestMemory, LimitMemory units.Bytes
 	// MemoryHigh is the memory limit in force; 0 if it could not be read or the kernel has none.

@@ -4,10 +4,12 @@
 package qos
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"crane.io/crane/pkg/units"
 )
@@ -29,6 +31,7 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 	atFloor := 0
 	otherRules := 0
 	withoutContainers := 0
+	sandboxed := 0
 
 	candidates := d.orderVictims(r, ByCPU)
 	for _, p := range candidates {
@@ -38,6 +41,11 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 
 		if len(p.Containers) == 0 {
 			withoutContainers++
+		}
+
+		if p.runsOutsideContainers(d.observation.At, r.MaxAge) {
+			sandboxed++
+			continue
 		}
 
 		for i := range p.Containers {
@@ -94,6 +102,8 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 	switch {
 	case len(candidates) == 0:
 		reason = noCandidate
+	case len(out) == 0 && sandboxed > 0:
+		reason = fmt.Sprintf("nothing to throttle: the processes of %d pods are outside of their containers' cgroups (a runtime with virtual machines or its own kernel, such as Kata or gVisor), where no limit has an effect", sandboxed)
 	case len(out) == 0:
 		reason = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use no more, %d are unmeasured, %d are throttled by another rule", atFloor, unmeasured, otherRules)
 		if withoutContainers > 0 {
@@ -102,6 +112,26 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 	}
 
 	return out, shortfall, reason
+}
+
+// runsOutsideContainers reports whether a pod uses CPU and its containers do not: the runtime runs them in a group of its own.
+func (p *Pod) runsOutsideContainers(now time.Time, maxAge time.Duration) bool {
+	const noticeable = 100
+	if len(p.Containers) == 0 || !p.UsedCPU.fresh(now, maxAge) || p.UsedCPU.Value < noticeable {
+		return false
+	}
+
+	sum := units.MilliCPU(0)
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if !c.UsedCPU.fresh(now, maxAge) {
+			return false
+		}
+
+		sum += c.UsedCPU.Value
+	}
+
+	return sum < p.UsedCPU.Value/10
 }
 
 // reducedWeight returns the share of its CPU weight that a pod keeps with a quota: the share of its previous use; 0 for all of it. A pod
@@ -133,7 +163,7 @@ func nextQuota(c *Container, t *CPUThrottling, gap float64, quantified bool) (Qu
 		to = max(to, used-ceilMilli(math.Min(gap, math.MaxInt32)))
 	}
 
-	to = max(to, c.Request, ceilMilli(float64(c.Limit)*float64(t.Floor)), minQuota)
+	to = max(to, c.Request, ceilMilli(float64(c.Limit)*float64(t.Floor)), cmp.Or(c.MinQuota, minQuota))
 	if to >= used || c.Quota != Unlimited && to >= units.MilliCPU(c.Quota) {
 		return 0, 0
 	}

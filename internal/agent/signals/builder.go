@@ -4,6 +4,7 @@
 package signals
 
 import (
+	"math"
 	"time"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
@@ -291,6 +292,7 @@ func (s *SignalBuilder) buildContainers(measured *observe.Pod, pod *qos.Pod, pod
 
 		if c.Limit.OK {
 			container.Quota = quotaOf(c.Limit.Value)
+			container.MinQuota = leastQuota(c.Limit.Value.Period)
 		}
 		if c.UsedCPU.OK {
 			container.UsedCPU = qos.Measurement[units.MilliCPU]{Value: c.UsedCPU.Value, At: s.observation.At}
@@ -326,6 +328,15 @@ func quotaOf(b cgroup.Bandwidth) qos.Quota {
 	}
 
 	return max(qos.Quota(1000*b.Cores()+0.5), 1)
+}
+
+// leastQuota returns the least quota that the kernel accepts in a period: 1 ms, a tenth of a core in a period of 10 ms.
+func leastQuota(period time.Duration) units.MilliCPU {
+	if period <= 0 {
+		return 0
+	}
+
+	return units.MilliCPU(math.Ceil(1000 * float64(cgroup.MinQuota) / float64(period)))
 }
 
 func (s *SignalBuilder) addUse(u *observe.Use, labels map[string]string) {
