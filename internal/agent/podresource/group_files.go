@@ -31,6 +31,8 @@ type groupFiles struct {
 	// idle means that cpu.idle is supported and used (v2 only).
 	idle   bool
 	reader *host.Reader
+	// newWeights means that the node's runtime converts shares to weights by the newer formula.
+	newWeights bool
 }
 
 func newGroupFiles(layout cgroup.Layout) groupFiles {
@@ -120,7 +122,7 @@ func (g unitFiles) pendingWeight(w groupTarget) (pendingChange, error) {
 	}
 
 	file := cgroup.FileWeight
-	value := formatWeight(w.weight)
+	value := g.formatWeight(w.weight)
 	if g.layout.Version != cgroup.V2 {
 		file = cgroup.FileSharesV1
 		value = formatShares(w.weight)
@@ -157,6 +159,7 @@ func (g unitFiles) pendingWeight(w groupTarget) (pendingChange, error) {
 }
 
 // formatShares and formatWeight return the cpu.shares and cpu.weight that a kubelet sets for the same request (formula of KEP-2254).
+// Containers get the weight of their runtime, see formatNewWeight.
 func formatShares(m units.MilliCPU) string { return strconv.FormatInt(computeShares(m), 10) }
 
 func computeShares(m units.MilliCPU) int64 {
@@ -166,6 +169,36 @@ func computeShares(m units.MilliCPU) int64 {
 
 func formatWeight(m units.MilliCPU) string {
 	return strconv.FormatInt(1+(computeShares(m)-2)*9999/262142, 10)
+}
+
+// formatNewWeight returns the cpu.weight that runc 1.3.2, crun 1.23 and newer set: 1024 shares become the default weight of 100
+// (ConvertCPUSharesToCgroupV2Value of opencontainers/cgroups).
+func formatNewWeight(m units.MilliCPU) string {
+	const maxWeight = 10000
+	l := math.Log2(float64(computeShares(m)))
+	weight := math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34))
+	return strconv.FormatInt(int64(min(max(weight, 1), maxWeight)), 10)
+}
+
+func (g groupFiles) formatWeight(m units.MilliCPU) string {
+	if g.newWeights {
+		return formatNewWeight(m)
+	}
+
+	return formatWeight(m)
+}
+
+// weightFormula returns whether a container with an ordinary CPU request has the weight of the newer formula; ok is false if its weight is
+// that of both or of none.
+func (g groupFiles) weightFormula(group string, request units.MilliCPU) (isNew, ok bool) {
+	now, err := g.readSetting(group, cgroup.FileWeight)
+	older := formatWeight(request)
+	newer := formatNewWeight(request)
+	if err != nil || older == newer {
+		return false, false
+	}
+
+	return now == newer, now == newer || now == older
 }
 
 // pendingMemory returns the memory limit if it exceeds the target. On v2 a group that uses more would be OOM-killed; it gets memory.high

@@ -21,6 +21,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -109,6 +110,8 @@ func (m *Manager) reconcile() {
 	}
 
 	groups := snapshot.ContainerGroups()
+	m.learnWeightFormula(state.Pods, groups)
+
 	seen := map[string]bool{}
 	var containers containerCounts
 	for _, pod := range state.Pods {
@@ -133,6 +136,43 @@ func (m *Manager) reconcile() {
 	if m.reconciles%reconcilesPerCleanup == 1 {
 		m.undoRemoved(seen)
 	}
+}
+
+// learnWeightFormula finds out by which formula the node's runtime converts requests, from the weight of a container with an ordinary one.
+// Without such a container nothing competes with an elastic one by request.
+func (m *Manager) learnWeightFormula(pods []*corev1.Pod, groups map[string]string) {
+	if m.Layout.Version != cgroup.V2 {
+		return
+	}
+
+	for _, pod := range pods {
+		for i := range pod.Status.ContainerStatuses {
+			status := &pod.Status.ContainerStatuses[i]
+			_, id, _ := strings.Cut(status.ContainerID, "://")
+			request, isSet := ordinaryRequest(pod, status.Name)
+			group := groups[id]
+			if !isSet || group == "" {
+				continue
+			}
+
+			if isNew, ok := m.groups.weightFormula(group, request); ok {
+				m.groups.newWeights = isNew
+				return
+			}
+		}
+	}
+}
+
+// ordinaryRequest returns the CPU request of a container by its name; false if it has none.
+func ordinaryRequest(pod *corev1.Pod, container string) (units.MilliCPU, bool) {
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if q := c.Resources.Requests.Cpu(); c.Name == container && !q.IsZero() {
+			return units.MilliCPU(q.MilliValue()), true
+		}
+	}
+
+	return 0, false
 }
 
 // reconcilePod updates the groups of a pod: containers first, since on v1 a pod's limit must not be below theirs. It returns the number of

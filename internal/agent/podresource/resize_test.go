@@ -11,6 +11,7 @@ import (
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/units"
 )
 
 // resize replaces the pod's spec, as the API server does before the kubelet acts.
@@ -105,6 +106,27 @@ func TestNoWritesWhileThrottled(t *testing.T) {
 
 		if got := m.actions[reported:]; len(got) > 0 {
 			t.Errorf("v1 %t: %d actions while throttled, want none; the last: %+v", v1, len(got), got[len(got)-1])
+		}
+	}
+}
+
+// TestWeightFormula checks that elastic containers get the weight that the node's runtime gives to ordinary ones with the same request.
+func TestWeightFormula(t *testing.T) {
+	for ordinary, want := range map[string]string{"39": "79", "100": "174", "57": "79"} {
+		m := newFixture(t, false, newPod(uid, newContainer("1", "elastic-cpu=2"), newContainer("2", "cpu=1")))
+		if err := m.tree.Write(m.settingPath(containerGroup("2"), cgroup.FileWeight), ordinary); err != nil {
+			t.Fatal(err)
+		}
+
+		m.advance()
+		if got := m.readGroupFile(containerGroup("1"), cgroup.FileWeight); got != want {
+			t.Errorf("weight of 2 elastic CPUs beside a container with 1 CPU and weight %s = %s, want %s", ordinary, got, want)
+		}
+	}
+
+	for request, want := range map[units.MilliCPU]string{1: "1", 100: "17", 1000: "100", 1e15: "10000"} {
+		if got := formatNewWeight(request); got != want {
+			t.Errorf("formatNewWeight(%d) = %s, want %s", request, got, want)
 		}
 	}
 }
