@@ -127,7 +127,7 @@ func (e environment) ownsUnit(key string) bool {
 		return e.throttlesMemory()
 	case podresource.Kind:
 		return e.limitsElasticPods()
-	case cpupinning.UnitKindCPUs, cpupinning.UnitKindMems:
+	case cpupinning.UnitKindCPUs, cpupinning.UnitKindMems, cpupinning.UnitKindQuota:
 		return e.pinsCPUs()
 	}
 

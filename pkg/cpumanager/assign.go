@@ -18,6 +18,8 @@ type Machine struct {
 	Reserved numa.CPUSet
 	// Memory is the memory available to containers by zone, without empty zones.
 	Memory map[string]units.Bytes
+	// Isolated are CPUs among which the kernel balances no load (isolcpus): containers may have them exclusively, and none shares them.
+	Isolated numa.CPUSet
 	// OtherMemory is the part of Memory in use by zone by what BindMemory does not bind.
 	OtherMemory map[string]units.Bytes
 	// MemoryBoundByKubelet means that the kubelet binds containers to memory zones, so that BindMemory binds none.
@@ -126,6 +128,10 @@ func Assign(m Machine, before []Assignment, pods []Pod) Plan {
 
 			assignment := Assignment{ID: id, Policy: policy, Zones: counts[id]}
 			plan.cpus[id] = a.allocator.CPUs(id.String())
+			if policy == numa.PolicyNUMA {
+				plan.cpus[id] = m.withoutIsolated(plan.cpus[id])
+			}
+
 			if policy != numa.PolicyNUMA {
 				assignment.CPUs = plan.cpus[id]
 			}
@@ -134,8 +140,18 @@ func Assign(m Machine, before []Assignment, pods []Pod) Plan {
 		}
 	}
 
-	plan.Shared = a.allocator.Shared()
+	plan.Shared = m.withoutIsolated(a.allocator.Shared())
 	return plan
+}
+
+// withoutIsolated returns shared CPUs without isolated ones, or all of them if there are no others: threads that share isolated CPUs all stay
+// on one of them.
+func (m *Machine) withoutIsolated(shared numa.CPUSet) numa.CPUSet {
+	if rest := shared.Difference(m.Isolated); rest.Len() > 0 {
+		return rest
+	}
+
+	return shared
 }
 
 type assigner struct {

@@ -25,18 +25,23 @@ import (
 const (
 	UnitKindCPUs = "cpuset"
 	UnitKindMems = "memset"
+	// UnitKindQuota is the kind of the CPU quotas of containers with exclusive CPUs and of their pods.
+	UnitKindQuota = "exclusive-quota"
 )
 
 // containerTarget is the cgroup of a container with its desired CPUs and memory nodes.
 type containerTarget struct {
 	id   string // container ID
 	path string
+	pod  string // UID
 	// owner names the pod and container in messages.
 	owner string
 	// cpus is empty if the container gets back the CPUs that it had before the agent changed them.
 	cpus numa.CPUSet
 	// mems lists NUMA node numbers as cpuset.mems does; empty restores them.
 	mems string
+	// ownCPUs means that no other container runs on the CPUs.
+	ownCPUs bool
 	// rank orders the writes: containers that lose CPUs are written before those that get them exclusively.
 	rank int
 }
@@ -144,6 +149,46 @@ func (c *cpusetWriter) applySetting(target *containerTarget, kind, file, value s
 	return true, nil
 }
 
+// liftQuotas lifts the CPU quotas of groups, whose subjects are the values, and restores those of all others. CPUs of their own bound a
+// container already, and with a quota the kernel stops its threads at the end of a period that they have used up, as the kubelet of
+// Kubernetes 1.33 and newer avoids as well.
+func (c *cpusetWriter) liftQuotas(groups map[string]string) error {
+	if c.journal == nil {
+		return nil
+	}
+
+	file, none := cgroup.FileQuotaV1, "-1"
+	if c.layout.Version == cgroup.V2 {
+		file, none = cgroup.FileMax, "max"
+	}
+
+	var errs []error
+	for group, subject := range groups {
+		key := UnitKindQuota + "/" + group
+		now, err := c.journal.Current(key, group, file)
+		if errors.Is(err, host.ErrGone) || err == nil && cgroup.EqualSettings(file, now, none) {
+			continue
+		}
+
+		if err == nil {
+			err = c.journal.Change(act.Unit{Key: key, Subject: subject, Changes: []act.Change{{Group: group, File: file, Value: none}}})
+		}
+
+		if err != nil {
+			errs = append(errs, fmt.Errorf("lifting the CPU quota of %s: %w", subject, err))
+		}
+	}
+
+	for _, e := range c.journal.Entries() {
+		group, ok := strings.CutPrefix(e.Key, UnitKindQuota+"/")
+		if _, lifted := groups[group]; ok && !lifted {
+			errs = append(errs, c.journal.Undo(e.Key))
+		}
+	}
+
+	return errors.Join(errs...)
+}
+
 // changed reports whether the journal has CPUs of containers.
 func (c *cpusetWriter) changed() bool {
 	if c.journal == nil {
@@ -201,7 +246,7 @@ func (c *cpusetWriter) undoAll() error {
 		return nil
 	}
 
-	return errors.Join(c.journal.UndoKind(UnitKindCPUs), c.journal.UndoKind(UnitKindMems))
+	return errors.Join(c.journal.UndoKind(UnitKindQuota), c.journal.UndoKind(UnitKindCPUs), c.journal.UndoKind(UnitKindMems))
 }
 
 // listContainers returns the cgroups of all containers, including sandboxes, by pod UID. The list is rebuilt after containers came or

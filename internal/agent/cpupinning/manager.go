@@ -241,7 +241,7 @@ func (m *Manager) Reconcile() {
 	}
 
 	m.bindMemory(machine, nodeTopology, requests)
-	m.applyTargets(m.buildTargets(machine, pods, containers), changed)
+	m.applyTargets(m.buildTargets(machine, pods, containers), pods, changed)
 }
 
 // inactiveReason returns the topology, nil if it is unknown, or why no CPUs are assigned on this node.
@@ -367,6 +367,7 @@ func (p *planInputs) machine() (cpumanager.Machine, error) {
 	m := cpumanager.Machine{
 		Layout:               layout,
 		Reserved:             reserved,
+		Isolated:             p.topology.Machine.Isolated,
 		Memory:               p.topology.UsableMemory(),
 		MemoryBoundByKubelet: p.topology.Kubelet.StaticMemory,
 	}

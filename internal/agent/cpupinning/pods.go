@@ -14,6 +14,7 @@ import (
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/inventory"
+	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/cpumanager"
 	"crane.io/crane/pkg/numa"
@@ -26,6 +27,8 @@ type nodePod struct {
 
 	uid        string // as in the name of its cgroup
 	terminated bool
+	// optedOut means that nothing of it is changed.
+	optedOut bool
 	// avoidsReserved keeps the pod off reserved CPUs although it shares.
 	avoidsReserved bool
 	// containers maps runtime IDs to container names.
@@ -51,6 +54,7 @@ func readPods(list []*corev1.Pod, policy numa.Policy) []nodePod {
 			uid:            inventory.UID(pod),
 			containers:     map[string]string{},
 			terminated:     pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+			optedOut:       optout.Labeled(pod.Labels),
 			avoidsReserved: pod.Annotations[topologyv1alpha1.AnnotationPodExcludeReservedCPUs] == "true",
 		}
 
@@ -62,7 +66,7 @@ func readPods(list []*corev1.Pod, policy numa.Policy) []nodePod {
 			}
 		}
 
-		if !p.terminated {
+		if !p.terminated && !p.optedOut {
 			p.request, p.problem = readRequest(pod, p.uid, policy)
 		}
 		out = append(out, p)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +97,7 @@ func (m *Manager) buildTargets(machine cpumanager.Machine, pods []nodePod, conta
 			target := containerTarget{
 				id:    c.ID,
 				path:  c.Path,
+				pod:   uid,
 				owner: "pod " + uid,
 				rank:  rankShared,
 			}
@@ -110,10 +112,12 @@ func (m *Manager) buildTargets(machine cpumanager.Machine, pods []nodePod, conta
 			id := cpumanager.ID{Pod: uid, Container: name}
 			policy, assigned := policies[id]
 			switch {
+			case pod != nil && pod.optedOut: // It gets back what the agent changed before.
 			case assigned:
 				target.cpus = m.plan.CPUs(id)
 				target.mems = formatZoneIDs(m.boundMemory[id])
 				target.rank = rankOwn
+				target.ownCPUs = policy == numa.PolicyExclusive
 				if policy == numa.PolicyNUMA {
 					target.rank = rankZones
 				}
@@ -156,7 +160,7 @@ func formatZoneIDs(names []string) string {
 }
 
 // applyTargets writes all targets. Writes without a new plan correct changes from outside.
-func (m *Manager) applyTargets(targets []containerTarget, decided bool) {
+func (m *Manager) applyTargets(targets []containerTarget, pods []nodePod, decided bool) {
 	ids := make(map[string]bool, len(targets))
 	var errs []error
 	corrected := []string{}
@@ -186,6 +190,10 @@ func (m *Manager) applyTargets(targets []containerTarget, decided bool) {
 		m.config.Log.V(1).Info(m.dryRunVerb("set container CPUs", "would set container CPUs"), "container", target.owner, "cpus", target.cpus.String(), "mems", target.mems)
 	}
 
+	if err := m.cpusets.liftQuotas(m.groupsWithoutQuota(targets, pods)); err != nil {
+		errs = append(errs, err)
+	}
+
 	// A removed container has no target; its unit would otherwise stay in the journal.
 	if err := m.cpusets.undoRemoved(ids); err != nil {
 		errs = append(errs, err)
@@ -199,6 +207,30 @@ func (m *Manager) applyTargets(targets []containerTarget, decided bool) {
 
 	m.counts.failed.Add(int64(len(errs)))
 	m.problems.Error("write", "setting CPUs of containers; retrying", errors.Join(errs...), "failed", len(errs), "containers", len(targets))
+}
+
+// groupsWithoutQuota returns the containers with exclusive CPUs and their pods, by group, with their names. The quota of a pod that is limited
+// as a whole stays, since its other containers may have none.
+func (m *Manager) groupsWithoutQuota(targets []containerTarget, pods []nodePod) map[string]string {
+	limited := map[string]bool{}
+	for i := range pods {
+		limited[pods[i].uid] = pods[i].Spec.Resources != nil
+	}
+
+	out := map[string]string{}
+	for i := range targets {
+		t := &targets[i]
+		if !t.ownCPUs {
+			continue
+		}
+
+		out[t.path] = t.owner
+		if isLimited, known := limited[t.pod]; known && !isLimited {
+			out[path.Dir(t.path)] = "the pod of " + t.owner
+		}
+	}
+
+	return out
 }
 
 func (m *Manager) countWrite(decided bool) {

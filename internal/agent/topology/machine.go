@@ -23,6 +23,8 @@ const maxPageSizes = 16
 type Machine struct {
 	// Zones are ordered by number, which may have gaps.
 	Zones []Zone
+	// Isolated are the CPUs that the kernel's load balancer leaves alone (isolcpus).
+	Isolated numa.CPUSet
 	// Problems lists unreadable files and the assumptions made instead.
 	Problems []string
 
@@ -80,11 +82,21 @@ func (m *Machine) Layout(cpus numa.CPUSet) (*numa.Layout, error) {
 	return l, nil
 }
 
+// readIsolated returns the isolated CPUs. Kernels before 4.2 do not list them.
+func (s *sysfsReader) readIsolated() numa.CPUSet {
+	cpus, err := s.reader.ReadCPUs(s.root.Path("sys/devices/system/cpu/isolated"))
+	if err != nil && !errors.Is(err, host.ErrGone) {
+		s.problemf("%v: no CPU counts as isolated", err)
+	}
+
+	return cpus
+}
+
 // ReadMachine reads the machine's CPUs and zones. Unreadable parts are reported as problems: without zones the machine is one zone,
 // without cores each CPU is a core. It returns an error only if no CPU is known.
 func ReadMachine(root host.Root) (*Machine, error) {
 	s := &sysfsReader{root: root}
-	m := &Machine{}
+	m := &Machine{Isolated: s.readIsolated()}
 
 	// The zones alone list the CPUs if the list of online ones is unreadable.
 	online, err := s.reader.OnlineCPUs(root)
