@@ -160,6 +160,7 @@ type finding struct {
 
 func evaluate(c Container, s Settings) finding {
 	need := observation.DefaultRequirement(s.Hours)
+	need.PartTime = true
 	busiest := observation.Unknown(s.Hours)
 	memory := observation.Unknown(s.Hours)
 

@@ -28,6 +28,9 @@ type Requirement struct {
 	Share units.Ratio
 	// MaxStale is the number of last hours that may be unknown.
 	MaxStale int
+	// PartTime is set if the target need not exist all the time, as pods that run on weekdays: days on which it is known at its hours then
+	// count as a whole. It is not for conclusions from what is absent.
+	PartTime bool
 }
 
 // DefaultRequirement requires nine tenths of a window of some hours, and a value in the last three hours, so that a
@@ -57,18 +60,69 @@ func (n Requirement) Check(what string, h Hours) (state recommend.State, reason 
 		last = i
 	}
 
-	// A stale value and a window with many gaps allow no conclusion.
+	maxStale := n.MaxStale
+	partTime := n.PartTime && isPartTime(h, n.Share)
+	if partTime {
+		maxStale += weekend
+	}
+
+	// A stale value and a window with many gaps allow no conclusion. Of a target that runs part time, five days of a week are enough.
 	required := max(1, int(math.Ceil(float64(n.Share)*float64(n.Hours))))
 	switch {
 	case count == 0:
 		return recommend.NoData, fmt.Sprintf("No %s is known for the last %s.", what, FormatHours(n.Hours))
-	case len(h)-1-last > n.MaxStale:
+	case len(h)-1-last > maxStale:
 		return recommend.NoData, fmt.Sprintf("The last %s that is known is %s old.", what, FormatHours(len(h)-1-last))
+	case partTime && n.Hours > 24 && 7*24*knownDays(h) >= 5*required && len(h)-first+weekend >= required:
 	case count < required:
 		return recommend.Learning, fmt.Sprintf("The %s is known for %d of the last %d hours, and has to be for %d.", what, count, n.Hours, required)
 	}
 
 	return recommend.Ready, ""
+}
+
+// weekend is the number of hours that a target may be away that runs in the day on weekdays.
+const weekend = 66
+
+// isPartTime reports whether no hour is known at one part of the day, and the other hours of the days with any are known: a target that runs
+// part time, rather than a source with holes.
+func isPartTime(h Hours, share units.Ratio) bool {
+	var atHour [24]bool
+	count := 0
+	for i, v := range h {
+		if IsKnown(v) {
+			count++
+			atHour[(len(h)-1-i)%24] = true
+		}
+	}
+
+	hours := 0
+	rests := 0
+	for i, known := range atHour {
+		if known {
+			hours++
+		}
+		if known && !atHour[(i+1)%24] {
+			rests++
+		}
+	}
+
+	// The first and the last day may be cut.
+	const minRest = 4
+
+	return rests == 1 && hours <= 24-minRest && float64(count) >= float64(share)*float64(hours*(knownDays(h)-1))
+}
+
+// knownDays returns the number of days, from the last hour backward, with a known hour.
+func knownDays(h Hours) int {
+	days := map[int]bool{}
+	for i, v := range h {
+		if IsKnown(v) {
+			days[(len(h)-1-i)/24] = true
+		}
+	}
+
+	return len(days)
 }
 
 // KnownValues returns the known values of the window, oldest first.

@@ -45,6 +45,51 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheck_PartTime checks a target that exists for some hours of some days, at each hour of a week.
+func TestCheck_PartTime(t *testing.T) {
+	office := func(days int, end int) Hours {
+		h := Unknown(24 * days)
+		for i := range h {
+			hour := i + end // Since a Monday at midnight.
+			if hour/24%7 < 5 && hour%24 >= 8 && hour%24 < 17 {
+				h[i] = 1
+			}
+		}
+
+		return h
+	}
+
+	for end := range 7 * 24 {
+		for _, days := range []int{7, 14} {
+			n := DefaultRequirement(24 * days)
+			if state, _ := n.Check("load", office(days, end)); state == recommend.Ready {
+				t.Errorf("Check of weekdays = %s, want no conclusion for a target that exists all the time", state)
+			}
+
+			n.PartTime = true
+			if state, reason := n.Check("load", office(days, end)); state != recommend.Ready {
+				t.Errorf("Check of weekdays, part time, %d days that end at hour %d = %s, %q, want %s", days, end, state, reason, recommend.Ready)
+			}
+		}
+	}
+
+	n := DefaultRequirement(7 * 24)
+	n.PartTime = true
+	for name, c := range map[string]struct {
+		h     Hours
+		state recommend.State
+	}{
+		"three days of nine hours": {slices.Concat(Unknown(4*24), slices.Repeat(slices.Concat(Unknown(8), hoursOf(9, 1), Unknown(7)), 3)), recommend.Learning},
+		"two days of a week":       {slices.Concat(hoursOf(9, 1), Unknown(6*24), hoursOf(15, 1)), recommend.Learning},
+		"every second hour":        {slices.Repeat(Hours{1, math.NaN()}, 7*12), recommend.Learning},
+		"all, then nothing":        {slices.Concat(hoursOf(6*24, 1), Unknown(24)), recommend.NoData},
+	} {
+		if state, reason := n.Check("load", c.h); state != c.state {
+			t.Errorf("Check(%s) = %s, %q, want %s", name, state, reason, c.state)
+		}
+	}
+}
+
 func TestMerge(t *testing.T) {
 	nan := math.NaN()
 	sum := Unknown(4)

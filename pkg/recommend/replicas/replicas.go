@@ -130,7 +130,9 @@ func checkHistory(in Input, s Settings) (recommend.State, string) {
 		name string
 		use  series.Series
 	}{{"cpu use", in.CPU}, {"memory use", in.Memory}} {
-		state, why := observation.DefaultRequirement(hours).Check(quantity.name, observation.HourlyMax(quantity.use, in.Now, hours))
+		required := observation.DefaultRequirement(hours)
+		required.PartTime = true
+		state, why := required.Check(quantity.name, observation.HourlyMax(quantity.use, in.Now, hours))
 		if state == recommend.NoData || state == recommend.Learning && worst == recommend.Ready {
 			worst = state
 			because = why
