@@ -77,6 +77,7 @@ func flagNotes() map[rightsize.FlagCode]string {
 		rightsize.FlagAutoscaled: "unchanged, managed by an autoscaler",
 		rightsize.FlagLevelShift: "level shift",
 
+		rightsize.FlagWeeklyPeak:  "weekly peak not covered",
 		rightsize.FlagImplausible: "impossible samples ignored",
 
 		rightsize.FlagTargetMissed:  "misses the target",

@@ -34,7 +34,7 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 
 		estimate = p.CPU.estimateOfRuns(runs)
 	} else {
-		if !s.history(observedHours(days, func(d *Day) uint32 { return d.CPUHours }), p.CPU.Window, p.MinHistory) {
+		if !s.history(observedDays(days, func(d *Day) uint32 { return d.CPUHours }), p.CPU.Window, p.MinHistory) {
 			return s, false
 		}
 
@@ -83,6 +83,10 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 		return limit
 	})
 	s.clamp(float64(p.CPU.Step)/1000, float64(p.CPU.Floor)/1000, float64(p.CPU.Ceiling)/1000, float64(in.MaxCPU)/1000)
+	if !in.RunsToCompletion {
+		s.weeklyPeak(days)
+	}
+
 	return s, true
 }
 
@@ -143,6 +147,7 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 	var buffer [histogram.MaxCountBuckets + 1]histogram.Point
 	var last *Day
 	busiest := 0.0
+	longest := 0.0 // Of a container that runs for some hours a day, a day is complete after them.
 
 	// Each day is one point in its upper tail; busiest and last are lower bounds beside the points.
 	for _, d := range days {
@@ -156,7 +161,8 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 		if p.Envelope.HoldMean {
 			busiest = max(busiest, d.CPU.Sum()/float64(d.CPU.Total()))
 		}
-		if p.Envelope.Recent > 0 && observed >= 0.5 {
+		longest = max(longest, observed)
+		if p.Envelope.Recent > 0 && observed >= 0.5*longest {
 			last = d
 		}
 	}

@@ -46,7 +46,7 @@ type HPA struct {
 	CPUUtilization, MemoryUtilization units.Ratio
 }
 
-// JVM describes a Java heap by its metrics or flags.
+// JVM describes a Java heap by its metrics or flags. With both a maximum and a share of the limit it is not known which one holds.
 type JVM struct {
 	// MaxHeap is -Xmx, or the maximum heap that the JVM reports; 0 if unknown.
 	MaxHeap units.Bytes

@@ -57,6 +57,11 @@ func FindJVM(args []string, env map[string]string) *JVM {
 		return nil
 	}
 
+	// The JVM ignores the percentage beside a fixed size.
+	if jvm.MaxHeap > 0 {
+		jvm.MaxRAMPercentage = 0
+	}
+
 	return &jvm
 }
 

@@ -35,7 +35,7 @@ func sizeMemory(in Input, p Policy) (*sizer, bool) {
 			return s, false
 		}
 	} else {
-		if !s.history(observedHours(days, func(d *Day) uint32 { return d.MemoryHours }), p.Memory.Window, p.MinHistory) {
+		if !s.history(observedDays(days, func(d *Day) uint32 { return d.MemoryHours }), p.Memory.Window, p.MinHistory) {
 			return s, false
 		}
 
@@ -362,9 +362,12 @@ func (s *sizer) jvm(j *JVM) {
 		nonHeap = 0.25
 	)
 
-	switch {
-	case j == nil:
-	case j.MaxHeap > 0:
+	if j == nil {
+		return
+	}
+
+	// With both, it is not known whether the heap follows the limit, so the container must be large enough for either.
+	if j.MaxHeap > 0 {
 		outside := nonHeap * float64(j.MaxHeap)
 		if j.PeakHeap > 0 && s.value > float64(j.PeakHeap) {
 			outside = min(outside, s.value-float64(j.PeakHeap))
@@ -372,8 +375,9 @@ func (s *sizer) jvm(j *JVM) {
 		if required := float64(j.MaxHeap) + outside; required > s.value {
 			s.step(StepJVM, required, fmt.Sprintf("the heap may grow to %s, and %s lies outside of it", formatBytes(float64(j.MaxHeap)), formatBytes(outside)))
 		}
+	}
 
-	case j.MaxRAMPercentage > 0 && j.PeakHeap > 0:
+	if j.MaxRAMPercentage > 0 && j.PeakHeap > 0 {
 		if required := heapHeadroom * float64(j.PeakHeap) / float64(j.MaxRAMPercentage); required > s.value {
 			s.step(StepJVM, required, fmt.Sprintf("the heap is %s of the limit; live data of %s and headroom need that much", percent(j.MaxRAMPercentage), formatBytes(float64(j.PeakHeap))))
 		}

@@ -6,6 +6,7 @@ package rightsize
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"time"
 
@@ -147,16 +148,16 @@ func (s *sizer) spike(values []dayValue, decisive bool) {
 	s.flag(FlagSpike, fmt.Sprintf("one day of %d reached %s, all others at most %s: %s", len(values), s.unit.format(highest), s.unit.format(second), effect))
 }
 
-// history sets status, days and confidence from the observed hours, and reports whether there are enough.
-func (s *sizer) history(observedHours int, window, needed time.Duration) bool {
-	s.Days = float64(observedHours) / 24
+// history sets status, days and confidence from the days with usage, and reports whether there are enough.
+func (s *sizer) history(observed float64, window, needed time.Duration) bool {
+	s.Days = observed
 	s.Confidence = units.Ratio(min(1, s.Days/(window.Hours()/24)))
 	switch {
-	case observedHours == 0:
+	case observed == 0:
 		s.Status = NoData
 		s.Message = "no use was measured"
 		return false
-	case float64(observedHours) < enoughHistory*needed.Hours():
+	case 24*observed < enoughHistory*needed.Hours():
 		s.Status = Learning
 		s.Message = fmt.Sprintf("learning, %.*f of %s", decimals(s.Days), s.Days, daysText(needed))
 		return false
@@ -284,13 +285,50 @@ func windowDays(p *Profile, now time.Time, window time.Duration) []*Day {
 	return p.between(series.DayOf(now.Add(-window)), last).days
 }
 
-// observedHours returns the number of hours with a sample.
-func observedHours(days []*Day, hours func(*Day) uint32) (n int) {
+// observedDays returns the number of days with a sample, at most the time between the first and the last one: a container that runs
+// for some hours a day is known after as many days as others. If the same days of each week have samples, the days in between count
+// as well, because then the container does not run on them.
+func observedDays(days []*Day, hours func(*Day) uint32) float64 {
+	var observed []series.Day
+	first, last := time.Time{}, time.Time{}
 	for _, d := range days {
-		n += bits.OnesCount32(hours(d))
+		mask := hours(d)
+		if mask == 0 {
+			continue
+		}
+
+		if len(observed) == 0 {
+			first = d.Day.Start().Add(time.Duration(bits.TrailingZeros32(mask)) * time.Hour)
+		}
+
+		last = d.Day.Start().Add(time.Duration(bits.Len32(mask)) * time.Hour)
+		observed = append(observed, d.Day)
 	}
 
-	return n
+	elapsed := last.Sub(first).Hours() / 24
+	if repeatsWeekly(observed) {
+		return elapsed
+	}
+
+	return min(float64(len(observed)), elapsed)
+}
+
+// repeatsWeekly reports whether each day is observed a week before or after as well, as far as the time between the first and the last one.
+func repeatsWeekly(observed []series.Day) bool {
+	const week = 7
+	if n := len(observed); n == 0 || observed[n-1] < observed[0]+week {
+		return false
+	}
+
+	for _, d := range observed {
+		for _, other := range []series.Day{d - week, d + week} {
+			if other >= observed[0] && other <= observed[len(observed)-1] && !slices.Contains(observed, other) {
+				return false
+			}
+		}
+	}
+
+	return true
 }
 
 func floatOf[T units.MilliCPU | units.Bytes](v *T) float64 {

@@ -189,6 +189,8 @@ const (
 	FlagNotCalibrated FlagCode = "not-calibrated"
 	// FlagLevelShift means that usage moved to another level, and only the new level counts.
 	FlagLevelShift FlagCode = "level-shift"
+	// FlagWeeklyPeak means that the request does not cover the usage of a weekday that repeats each week.
+	FlagWeeklyPeak FlagCode = "weekly-peak"
 	// FlagImplausible means that samples were left out because they cannot be measurements.
 	FlagImplausible FlagCode = "implausible-samples"
 )

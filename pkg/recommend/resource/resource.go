@@ -279,12 +279,12 @@ func sentence[T comparable](resource string, s rightsize.Sizing, now, target *T,
 }
 
 // reasonsOf returns the source of a number, and the findings that it exceeds the nodes, that node groups differ, or that it misses its
-// target.
+// target or a weekly peak.
 func reasonsOf(s rightsize.Sizing) string {
 	parts := []string{s.Message}
 	for _, f := range s.Flags {
 		switch f.Code {
-		case rightsize.FlagTooLarge, rightsize.FlagDissimilarNodes, rightsize.FlagTargetMissed, rightsize.FlagNotCalibrated:
+		case rightsize.FlagTooLarge, rightsize.FlagDissimilarNodes, rightsize.FlagTargetMissed, rightsize.FlagNotCalibrated, rightsize.FlagWeeklyPeak:
 			parts = append(parts, f.Detail)
 		}
 	}

@@ -1,0 +1,80 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rightsize
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"crane.io/crane/pkg/units"
+)
+
+const (
+	// peakHour is the share of a day above the request from which a weekday has a peak: one hour.
+	peakHour = 1.0 / 24
+	// peakFactor is the factor by which its usage must exceed the request, peakTimes that by which its time above the request must exceed
+	// that of most days.
+	peakFactor = 1.2
+	peakTimes  = 2
+	// peakDays is the number of such days from which they repeat.
+	peakDays = 2
+)
+
+// weeklyPeak flags weekdays whose usage exceeds the request on each of them, with the cost of covering them and of not doing so. A
+// policy that leaves out some of the days may leave out the same weekday of each week.
+func (s *sizer) weeklyPeak(days []*Day) {
+	shares := make([]float64, 0, len(days))
+	byWeekday := map[time.Weekday][]*Day{}
+	for _, d := range days {
+		if d.CPU.Total() > 0 {
+			shares = append(shares, s.shareAbove(d))
+			byWeekday[d.Day.Start().Weekday()] = append(byWeekday[d.Day.Start().Weekday()], d)
+		}
+	}
+
+	usual := median(shares)
+	var names []string
+	required := 0.0
+	hours := 0.0
+	count := 0
+	for weekday := time.Sunday; weekday <= time.Saturday; weekday++ {
+		same := byWeekday[weekday]
+		peak := 0.0
+		isPeak := func(d *Day) bool {
+			level := d.CPU.Quantile(1 - peakHour/2)
+			peak = max(peak, level)
+			share := s.shareAbove(d)
+			return share >= peakHour && share >= peakTimes*usual && level >= peakFactor*s.value
+		}
+
+		if len(same) < peakDays || slices.ContainsFunc(same, func(d *Day) bool { return !isPeak(d) }) {
+			continue
+		}
+
+		names = append(names, weekday.String())
+		required = max(required, peak)
+		for _, d := range same {
+			hours += 24 * s.shareAbove(d)
+			count++
+		}
+	}
+
+	if len(names) == 0 {
+		return
+	}
+
+	// Most days are above the request: a decision of the policy, and no peak.
+	if 2*count > len(shares) {
+		return
+	}
+
+	s.flag(FlagWeeklyPeak, fmt.Sprintf("each %s (UTC, %d days) uses up to %s, %.1f hours a day above the request; to cover it costs %s more all week, "+
+		"not to cover it withholds up to %s of the need in these hours", strings.Join(names, " and "), count, Cores.format(required), hours/float64(count),
+		Cores.format(required-s.value), percent(units.Ratio(1-s.value/required))))
+}
+
+// shareAbove returns the share of the samples of a day above the value.
+func (s *sizer) shareAbove(d *Day) float64 { return d.CPU.CountAbove(s.value) / float64(d.CPU.Total()) }
