@@ -147,8 +147,11 @@ func (u *Usage) addHeap(h metrics.Heap) {
 	}
 }
 
-// jvm combines the flags and metrics of a Java heap. Without a flag the JVM derives the maximum heap from the memory limit; the ratio of the
-// two then applies to a new limit as well.
+// sameHeap is the relative difference up to which a reported heap is the share of the limit that a flag sets: the JVM rounds it.
+const sameHeap = 0.05
+
+// jvm combines the flags and metrics of a Java heap. A reported maximum without a flag that explains it may be a share of the memory limit, as
+// the JVM chooses by default, or a fixed size whose flag is not visible, in the image or in a ConfigMap; then both are returned.
 func (u *Usage) jvm(ref workload.Ref, c workload.Container) *rightsize.JVM {
 	sizes, ok := u.heaps[container{identity: identityOf(ref), name: c.Name}]
 	if !ok {
@@ -161,12 +164,18 @@ func (u *Usage) jvm(ref workload.Ref, c workload.Container) *rightsize.JVM {
 	}
 
 	out.PeakHeap = sizes.live
+	limit := float64(c.Limits.Memory)
+	expected := float64(out.MaxRAMPercentage) * limit
 	switch {
+	case sizes.max == 0:
+	case out.MaxRAMPercentage > 0 && math.Abs(float64(sizes.max)-expected) <= sameHeap*expected:
 	case out.MaxHeap > 0 || out.MaxRAMPercentage > 0:
-	case c.Limits.Memory > 0 && sizes.max > 0 && sizes.max <= c.Limits.Memory && sizes.live > 0:
-		out.MaxRAMPercentage = units.Ratio(sizes.max) / units.Ratio(c.Limits.Memory)
+		out.MaxHeap = max(out.MaxHeap, sizes.max)
 	default:
 		out.MaxHeap = sizes.max
+		if float64(sizes.max) <= limit && sizes.live > 0 {
+			out.MaxRAMPercentage = units.Ratio(float64(sizes.max) / limit)
+		}
 	}
 
 	if out == (rightsize.JVM{}) {
