@@ -14,6 +14,7 @@ import (
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/pkg/scaling"
+	"crane.io/crane/pkg/units"
 )
 
 // Reasons why a forecast is not usable, beside scaling.ErrOutdated, scaling.ErrNoSkill and scaling.ErrNoMetric.
@@ -124,11 +125,42 @@ func latestForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier str
 	}
 
 	window := tsp.Spec.Window()
-	if m.UpdateTime != nil && m.LastSampleTime != nil && m.UpdateTime.Sub(m.LastSampleTime.Time) > window {
+	if m.UpdateTime != nil && m.LastSampleTime != nil && m.UpdateTime.Sub(m.LastSampleTime.Time) > maxSampleAge(MetricSpec(tsp, identifier)) {
 		return nil, 0, fmt.Errorf("the newest sample is of %s: %w", m.LastSampleTime.UTC().Format(time.RFC3339), scaling.ErrOutdated)
 	}
 
 	return m, window, nil
+}
+
+const (
+	// minSampleAge is the age up to which the newest sample of a forecast is not old, whatever the step.
+	minSampleAge = time.Hour
+	// maxSampleSteps is the same in steps: the newest sample may be two steps old when it is read, and reads are a step apart.
+	maxSampleSteps = 4
+	// longestStep is the longest step of samples.
+	longestStep = time.Hour
+)
+
+// maxSampleAge returns the age of the newest sample, when the forecast was made, above which the forecast is out of date.
+func maxSampleAge(spec *predictionv1alpha1.PredictionMetric) time.Duration {
+	if spec == nil {
+		return minSampleAge
+	}
+
+	var interval predictionv1alpha1.Duration
+	switch a := spec.Algorithm; {
+	case a.AlgorithmType == predictionv1alpha1.AlgorithmTypeDSP && a.DSP != nil:
+		interval = a.DSP.SampleInterval
+	case a.AlgorithmType == predictionv1alpha1.AlgorithmTypePercentile && a.Percentile != nil:
+		interval = a.Percentile.SampleInterval
+	}
+
+	step, err := units.ParseDuration(string(interval))
+	if err != nil {
+		return minSampleAge // The interval is absent, that is a minute, or refused by the forecast.
+	}
+
+	return max(minSampleAge, maxSampleSteps*min(step, longestStep))
 }
 
 // forecastSelection is the usable part of a forecast.

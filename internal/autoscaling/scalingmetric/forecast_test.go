@@ -93,6 +93,42 @@ func TestActionableForecast(t *testing.T) {
 	}
 }
 
+// TestActionableForecast_Freshness checks that the age of the samples is compared with their step, not with the window.
+func TestActionableForecast_Freshness(t *testing.T) {
+	hourly := predictionv1alpha1.Algorithm{
+		AlgorithmType: predictionv1alpha1.AlgorithmTypePercentile, Percentile: &predictionv1alpha1.Percentile{SampleInterval: "1h"},
+	}
+	dsp := predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypeDSP, DSP: &predictionv1alpha1.DSP{SampleInterval: "3600s"}}
+	for name, c := range map[string]struct {
+		algorithm predictionv1alpha1.Algorithm
+		window    int32
+		age       time.Duration
+		outdated  bool
+	}{
+		"hourly samples":                       {hourly, 3600, 119 * time.Minute, false},
+		"hourly samples and a short window":    {hourly, 600, 119 * time.Minute, false},
+		"hourly samples of dsp":                {dsp, 3600, 119 * time.Minute, false},
+		"hourly samples that are old":          {hourly, 3600, 5 * time.Hour, true},
+		"samples of a minute":                  {predictionv1alpha1.Algorithm{}, 3600, 30 * time.Minute, false},
+		"samples of a minute that are old":     {predictionv1alpha1.Algorithm{}, 3600, 2 * time.Hour, true},
+		"a long window makes them no younger":  {predictionv1alpha1.Algorithm{}, 86400, 5 * time.Hour, true},
+		"an interval that cannot be read":      {predictionv1alpha1.Algorithm{DSP: &predictionv1alpha1.DSP{SampleInterval: "soon"}}, 3600, 2 * time.Hour, true},
+		"an interval of another algorithm":     {predictionv1alpha1.Algorithm{DSP: dsp.DSP}, 3600, 2 * time.Hour, true},
+		"an interval longer than an algorithm": {predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypePercentile, Percentile: &predictionv1alpha1.Percentile{SampleInterval: "30d"}}, 3600, 9 * time.Hour, true},
+	} {
+		tsp := newPrediction("0.5", 1)
+		tsp.Spec.PredictionWindowSeconds = c.window
+		tsp.Spec.PredictionMetrics[0].Algorithm = c.algorithm
+		sampled := metav1.NewTime(noon().Add(-c.age))
+		tsp.Status.PredictionMetrics[0].LastSampleTime = &sampled
+
+		_, err := ActionableForecast(tsp, "resource.cpu", noon())
+		if got := errors.Is(err, scaling.ErrOutdated); got != c.outdated || err != nil && !got {
+			t.Errorf("%s: ActionableForecast of samples of %s before = %v, want out of date: %v", name, c.age, err, c.outdated)
+		}
+	}
+}
+
 func TestAmountKeepsPrecision(t *testing.T) {
 	for _, c := range []struct {
 		value float64

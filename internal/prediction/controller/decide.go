@@ -139,10 +139,15 @@ func (d statusBuilder) withoutNewForecast(o metricState) predictionv1alpha1.Pred
 	case out.Ready:
 	case o.status.State == predictor.Pending:
 		out.Reason = "the history is being read"
+	case o.status.State == predictor.Empty && o.status.Unusable > 0:
+		out.Reason = sentence(fmt.Sprintf("the query has %d series, whose values are negative, infinite or above %g: none is an amount that can be forecast",
+			o.status.Unusable, forecast.MaxValue))
 	case o.status.State == predictor.Empty:
 		out.Reason = o.emptyReason
 	case o.status.State == predictor.Failed:
 		out.Reason = sentence("reading the history failed: " + errorText(o.status.Err))
+	default: // The reason of before is that of a forecast which has ended.
+		out.Reason = "no forecast covers the window: no series of the query has recent samples"
 	}
 
 	return out
@@ -172,6 +177,10 @@ func (d statusBuilder) withNewForecast(o metricState, all []predictor.SeriesFore
 	}
 
 	out.Ready = d.coversWindow(&out)
+	if !out.Ready {
+		out.Reason = sentence("the forecast ends before the window does, because samples are missing: " + out.Reason)
+	}
+
 	return out
 }
 
@@ -200,10 +209,11 @@ func labelsOf(labels map[string]string) []predictionv1alpha1.Label {
 	return out
 }
 
-// samplesOf returns the published values from the step that contains now to the step that contains end.
+// samplesOf returns the published values from the step that contains now to the first one that begins at end or later, so that samples cover the
+// time to end whatever the step is.
 func samplesOf(f predictor.SeriesForecast, published func(forecast.Quantiles) float64, now, end time.Time, limit int) []predictionv1alpha1.Sample {
 	first := max(0, int(now.Sub(f.Start)/f.Step))
-	last := min(len(f.Values)-1, int(end.Sub(f.Start)/f.Step))
+	last := min(len(f.Values)-1, int((end.Sub(f.Start)+f.Step-1)/f.Step))
 	if last < first {
 		return nil
 	}

@@ -146,7 +146,8 @@ func (r *Reconciler) decide(tsp *predictionv1alpha1.TimeSeriesPrediction, seen [
 	for _, o := range seen {
 		metric := d.withoutNewForecast(o)
 		if due && o.status.State == predictor.Ready {
-			all, err := r.Predictor.Forecast(o.key, windowsAhead*d.window)
+			// One step more than is published, see samplesOf.
+			all, err := r.Predictor.Forecast(o.key, windowsAhead*d.window+o.status.Step)
 			switch {
 			case err != nil:
 				metric.Reason = sentence(errorText(err))

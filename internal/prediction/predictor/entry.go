@@ -46,6 +46,7 @@ type entry struct {
 	answered time.Time
 	err      error
 	dropped  int // series beyond the limit in the last answer
+	unusable int // series in the last answer with series that have samples, and none of them usable
 	dirty    bool
 	cache    forecastCache
 	// evaluators compute the value of forecasts for callers that scale by them, if the entry has a single series.
@@ -75,13 +76,16 @@ type forecastCache struct {
 }
 
 const (
-	// goneAfter is the lag of a series behind the newest sample of its query from which it is left out of forecasts;
+	// minGoneAfter is the least lag of a series behind the newest sample of its query from which it is left out of forecasts, see goneAfter;
 	// after deleteAfter its model is deleted as well.
-	goneAfter   = 15 * time.Minute
-	deleteAfter = 6 * time.Hour
+	minGoneAfter = 15 * time.Minute
+	deleteAfter  = 6 * time.Hour
 	// maxLateness is how late samples may arrive and still be read.
 	maxLateness = 10 * time.Minute
 )
+
+// goneAfter returns the lag of a series from which it is left out of forecasts: one sample may be missing.
+func (e *entry) goneAfter() time.Duration { return max(minGoneAfter, 2*e.plan.step) }
 
 // addSamples adds an answer of the source that ends at end. Further series are dropped if there are maxSeries. It returns the number of
 // series of the entry and the start of the next read.
@@ -90,11 +94,19 @@ func (e *entry) addSamples(found []metrics.LabeledSeries, end, now time.Time, ma
 	defer e.mu.Unlock()
 
 	e.dropped = 0
+	if len(found) > 0 {
+		e.unusable = 0
+	}
+
 	for _, f := range found {
 		id := labelKey(f.Labels)
 		t := e.tracks[id]
 		if t == nil {
 			if !hasSample(f.Series) {
+				if hasUnusableSample(f.Series) {
+					e.unusable++
+				}
+
 				continue
 			}
 
@@ -140,6 +152,10 @@ func (e *entry) addSamples(found []metrics.LabeledSeries, end, now time.Time, ma
 
 func hasSample(s series.Series) bool { return slices.ContainsFunc(s.Values, forecast.Usable) }
 
+func hasUnusableSample(s series.Series) bool {
+	return slices.ContainsFunc(s.Values, func(v float64) bool { return !series.IsGap(v) && !forecast.Usable(v) })
+}
+
 // dropGoneSeries deletes series without samples for deleteAfter.
 func (e *entry) dropGoneSeries() {
 	newest := e.newest()
@@ -175,6 +191,7 @@ func (e *entry) status(now time.Time, c *Config) Status {
 
 	s := Status{
 		State:      Ready,
+		Step:       e.plan.step,
 		Err:        e.err,
 		Answered:   e.answered,
 		Dropped:    e.dropped,
@@ -192,10 +209,11 @@ func (e *entry) status(now time.Time, c *Config) Status {
 		s.State = Pending
 	default:
 		s.State = Empty
+		s.Unusable = e.unusable
 	}
 
 	for _, t := range e.tracks {
-		if s.LastSample.Sub(t.last) <= goneAfter {
+		if s.LastSample.Sub(t.last) <= e.goneAfter() {
 			s.Series++
 		}
 		if s.FirstSample.IsZero() || t.first.Before(s.FirstSample) {
@@ -255,7 +273,7 @@ func (e *entry) eachForecast(now, until time.Time) ([]SeriesForecast, error) {
 	var all []SeriesForecast
 	for _, id := range slices.Sorted(maps.Keys(e.tracks)) {
 		t := e.tracks[id]
-		if newest.Sub(t.last) > goneAfter {
+		if newest.Sub(t.last) > e.goneAfter() {
 			continue
 		}
 

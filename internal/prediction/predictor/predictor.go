@@ -38,6 +38,10 @@ type Status struct {
 	State State
 	// Series is the number of forecast series, Dropped the number beyond the limit.
 	Series, Dropped int
+	// Unusable is the number of series without a usable sample, while there are no others.
+	Unusable int
+	// Step is the time between two samples.
+	Step time.Duration
 	// FirstSample is the time of the oldest sample of a model.
 	FirstSample time.Time
 	// LastSample is the time of the newest sample and Age its age. Stale means that Age exceeds the expected maximum.

@@ -113,7 +113,9 @@ func (m *Metrics) collectHPAs(ctx context.Context, ch chan<- prometheus.Metric) 
 
 	for i := range list.Items {
 		hpa := &list.Items[i]
-		gauge(ch, hpaReplicasDesc, float64(hpa.Status.DesiredReplicas), hpa.Namespace, hpa.Name)
+		if hasDecision(hpa) {
+			gauge(ch, hpaReplicasDesc, float64(hpa.Status.DesiredReplicas), hpa.Namespace, hpa.Name)
+		}
 	}
 }
 

@@ -161,3 +161,47 @@ func TestQueryAnnotationOfAnyMetric(t *testing.T) {
 		t.Errorf("the forecast is of %s, want sum(orders)", got)
 	}
 }
+
+// TestReplicasOfAnHPAWithoutDecision checks that an HPA that has computed nothing has no figure of replicas: 0 is one.
+func TestReplicasOfAnHPAWithoutDecision(t *testing.T) {
+	condition := func(kind autoscalingv2.HorizontalPodAutoscalerConditionType, status corev1.ConditionStatus, reason string) []autoscalingv2.HorizontalPodAutoscalerCondition {
+		return []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: kind, Status: status, Reason: reason}}
+	}
+
+	for name, c := range map[string]struct {
+		current, desired int32
+		conditions       []autoscalingv2.HorizontalPodAutoscalerCondition
+		want             bool
+	}{
+		"not processed":              {0, 0, nil, false},
+		"no scale":                   {0, 0, condition(autoscalingv2.AbleToScale, "False", "FailedGetScale"), false},
+		"no metric from the start":   {6, 0, condition(autoscalingv2.ScalingActive, "False", "FailedGetResourceMetric"), false},
+		"no metric after a decision": {6, 6, condition(autoscalingv2.ScalingActive, "False", "FailedGetResourceMetric"), true},
+		"a decision":                 {6, 7, condition(autoscalingv2.ScalingActive, "True", "ValidMetricFound"), true},
+		"scaled to 0":                {3, 0, condition(autoscalingv2.ScalingActive, "True", "ValidMetricFound"), true},
+		"switched off":               {0, 0, condition(autoscalingv2.ScalingActive, "False", "ScalingDisabled"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newFixture(t, deployment("web", 4), web())
+			b.reconcile(t, "web")
+
+			hpa := b.hpa(t, "ehpa-web")
+			hpa.Status = autoscalingv2.HorizontalPodAutoscalerStatus{CurrentReplicas: c.current, DesiredReplicas: c.desired, Conditions: c.conditions}
+			if err := b.Client.Status().Update(t.Context(), hpa); err != nil {
+				t.Fatal(err)
+			}
+
+			e, _ := b.reconcile(t, "web")
+			if got := e.Status.ExpectReplicas; (got != nil) != c.want || got != nil && *got != c.desired {
+				t.Errorf("expectReplicas = %v, want one: %v", got, c.want)
+			}
+
+			series := exported(t, b.metrics())
+			for _, metric := range []string{"crane_autoscaling_hpa_replicas{", "crane_autoscaling_effective_hpa_replicas{"} {
+				if got := strings.Contains(series, metric); got != c.want {
+					t.Errorf("%s is exported: %v, want %v:\n%s", metric, got, c.want, series)
+				}
+			}
+		})
+	}
+}

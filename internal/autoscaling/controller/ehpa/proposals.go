@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -24,10 +25,21 @@ func hpaDecision(hpa *autoscalingv2.HorizontalPodAutoscaler, p plan) decision {
 	if hpa.Status.ObservedGeneration == nil && len(hpa.Status.Conditions) == 0 {
 		return decision{reason: "the HPA controller has not processed the HPA yet"}
 	}
+	if !hasDecision(hpa) {
+		return decision{reason: "the HPA controller has not computed replicas yet", proposals: hpaProposals(hpa, p)}
+	}
 
 	out := decision{replicas: new(hpa.Status.DesiredReplicas), proposals: hpaProposals(hpa, p)}
 	out.winner, out.reason = winner(out.proposals, *out.replicas, hpa)
 	return out
+}
+
+// hasDecision reports whether the HPA controller has computed the desired replicas. They are 0 before, and 0 is also the number of a target that
+// is scaled to nothing or switched off.
+func hasDecision(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
+	return hpa.Status.DesiredReplicas > 0 || slices.ContainsFunc(hpa.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+		return c.Type == autoscalingv2.ScalingActive && (c.Status == corev1.ConditionTrue || c.Reason == autoscalingv1alpha1.ReasonScalingDisabled)
+	})
 }
 
 // hpaProposals returns what each metric of the HPA asks for: the HPA algorithm on the values in the status of the HPA.
