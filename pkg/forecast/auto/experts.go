@@ -238,6 +238,13 @@ func (r *ring) at(index int64) cell {
 	return r.cells[floorMod(index, int64(len(r.cells)))]
 }
 
+// multiply scales the values of all cells.
+func (r *ring) multiply(factor float32) {
+	for i := range r.cells {
+		r.cells[i].top *= factor
+	}
+}
+
 // restart empties the ring; the next cell has the given index.
 func (r *ring) restart(index int64) {
 	r.end = index

@@ -88,24 +88,16 @@ func (m *Model) relative(value float64) float32 {
 	}
 
 	if value/m.scale > maxRelative {
-		m.rescale(value)
+		factor := float32(m.scale / value)
+		for i := range m.buffer {
+			m.buffer[i] *= factor
+		}
+
+		m.recent.multiply(factor)
+		m.scale = value
 	}
 
 	return float32(value / m.scale)
-}
-
-// rescale makes the values relative to another sample.
-func (m *Model) rescale(scale float64) {
-	factor := float32(m.scale / scale)
-	for i := range m.buffer {
-		m.buffer[i] *= factor
-	}
-
-	for i := range m.recent.cells {
-		m.recent.cells[i].top *= factor
-	}
-
-	m.scale = scale
 }
 
 // enter sets the slot in progress.

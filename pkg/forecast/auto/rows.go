@@ -43,7 +43,7 @@ func newDayRows(m *Model, zone *time.Location) *dayRows {
 	h.late = make([]float64, h.rows)
 
 	clock := newWallClock(zone, (m.head-int64(m.recent.count))*m.layout.seconds(), m.head*m.layout.seconds())
-	past := m.pastSlots(clock, h.rows*h.slots)
+	past := clock.pastSlots(m, h.rows*h.slots)
 
 	// Rows end at the origin, so the newest row is complete and the oldest may be short.
 	lateSlots := max(1, h.slots*lateHours/24)

@@ -49,7 +49,7 @@ func (c wallClock) daysBefore(unix, days int64) int64 {
 
 // pastSlots returns the index of the slot that a model has for each place before its head, newest first, by the clock; a place without a slot has
 // the head. Places are those of rows of days. It returns nil where the clock does not change, so that the places are those of the slots.
-func (m *Model) pastSlots(c wallClock, places int) []int64 {
+func (c wallClock) pastSlots(m *Model, places int) []int64 {
 	if c.zone == nil {
 		return nil
 	}
