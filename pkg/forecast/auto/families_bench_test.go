@@ -6,7 +6,6 @@ package auto
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +39,6 @@ func (f *figures) add(actual []float64, middle, upper func(i int) float64) {
 type variant struct {
 	name string
 	tune tuning
-	gate []network
 }
 
 // rowsOf returns a model of some history, the model as a forecast uses it and its rows, as ForecastWith makes them.
@@ -78,7 +76,7 @@ func scoreSeries(s series.Series, variants []variant) []figures {
 		origin := whole.head * m.layout.seconds()
 		for k, v := range variants {
 			f := forecast.Forecast{Start: m.now(), Step: s.Step, Values: make([]forecast.Quantiles, perDay)}
-			m.fill(f, newHedge(o, v.tune, v.gate), origin, wallClock{})
+			m.fill(f, newHedge(o, v.tune), origin, wallClock{})
 			out[1+k].add(actual, func(i int) float64 { return f.Values[i].At(0.5) }, func(i int) float64 { return f.Values[i].At(0.95) })
 		}
 	}
@@ -135,12 +133,12 @@ func summarize(all [][]figures, k int) summary {
 	return s
 }
 
-// loadFamilies scores every series of every family that is long enough with the variants for its family.
-func loadFamilies(b *testing.B, variants func(family string) []variant) map[string][][]figures {
+// loadFamilies scores every series of every family that is long enough with the variants.
+func loadFamilies(b *testing.B, variants []variant) map[string][][]figures {
 	b.Helper()
 
-	out := families.ScoreEach(b, func(family string, s families.RecordedSeries) []figures {
-		return scoreSeries(s.Series, variants(family))
+	out := families.ScoreEach(b, func(_ string, s families.RecordedSeries) []figures {
+		return scoreSeries(s.Series, variants)
 	})
 	for name, all := range out {
 		out[name] = slices.DeleteFunc(all, func(f []figures) bool { return f[0].points == 0 })
@@ -160,7 +158,7 @@ func variants() []variant {
 					t.sharpness = [2]float64{median, upper}
 					t.maxGain = gain
 					t.conformal = conformal
-					out = append(out, variant{fmt.Sprintf("%v, %v, %v, %v", median, upper, gain, conformal), t, nil})
+					out = append(out, variant{fmt.Sprintf("%v, %v, %v, %v", median, upper, gain, conformal), t})
 				}
 			}
 		}
@@ -177,31 +175,12 @@ func chosen(grid []variant, scores map[string][][]figures, group string) int {
 	})
 }
 
-// BenchmarkLeaveOneFamilyOut prints, for each family, the score of the parameters chosen on the other groups, and of the
-// default ones without the gate and with one that is trained on the other groups.
+// BenchmarkLeaveOneFamilyOut prints, for each family, the score of the parameters chosen on the other groups, and of the default ones.
 func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 	began := time.Now()
-	grid := append(variants(), variant{"default, no gate", defaultTuning(), nil}, variant{"default, gate of the others", defaultTuning(), nil})
-	ungated := len(grid) - 2
+	grid := append(variants(), variant{"default", defaultTuning()})
 	standard := len(grid) - 1
-
-	groups := map[string]string{}
-	names := []string{}
-	for _, f := range families.Recorded() {
-		groups[f.Name] = f.Group
-		names = append(names, f.Group)
-	}
-
-	gates := trainGates(trainingData(b), slices.Compact(names))
-	scores := loadFamilies(b, func(family string) []variant {
-		out := slices.Clone(grid)
-		out[standard].gate = gates[groups[family]]
-		for k := range gateNetworks {
-			out = append(out, variant{"", defaultTuning(), gates[groups[family]][k : k+1]})
-		}
-
-		return out
-	})
+	scores := loadFamilies(b, grid)
 
 	var text strings.Builder
 	line := func(name, parameters string, s summary) {
@@ -211,63 +190,23 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 	text.WriteString("| family left out | parameters | WAPE | pinball | worst | above 1.05 | coverage | in .92-.98 |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 
-	var fitted, hedged, fixed summary
-	alone := make([]summary, gateNetworks)
-	var ratios [][2]float64 // logs of the ratios of WAPE and pinball with the gate to those without, by series
+	var fitted, fixed summary
 	for _, f := range families.Recorded() {
-		k := chosen(grid[:ungated], scores, f.Group)
+		k := chosen(grid[:standard], scores, f.Group)
 		line(f.Name, grid[k].name, summarize(scores[f.Name], k))
-		line(f.Name, grid[ungated].name, summarize(scores[f.Name], ungated))
 		line(f.Name, grid[standard].name, summarize(scores[f.Name], standard))
 
 		for _, scored := range scores[f.Name] {
 			fitted.add(scored, k)
-			hedged.add(scored, ungated)
 			fixed.add(scored, standard)
-
-			for n := range alone {
-				alone[n].add(scored, standard+1+n)
-			}
-
-			if before, with := scored[1+ungated], scored[1+standard]; before.errors > 0 && before.pinball > 0 {
-				ratios = append(ratios, [2]float64{math.Log(with.errors / before.errors), math.Log(with.pinball / before.pinball)})
-			}
 		}
 	}
 
 	line("all series", "chosen", fitted)
-	line("all series", grid[ungated].name, hedged)
 	line("all series", grid[standard].name, fixed)
-
-	for n := range alone {
-		line("all series", fmt.Sprintf("network %d alone", n+1), alone[n])
-	}
-
-	low, high := bootstrap(ratios)
-	fmt.Fprintf(&text, "\nWith the gate / without, 95 %% interval over series: WAPE %.4f to %.4f, pinball %.4f to %.4f\n", low[0], high[0], low[1], high[1])
 
 	// b.Log would cut the table short.
 	fmt.Printf("Forecasts, one family left out at a time; %s of wall time\n\n%s\n", time.Since(began).Round(time.Second), &text)
 	for b.Loop() {
 	}
-}
-
-// bootstrap returns the ratios whose logs are the 2.5th and the 97.5th percentile of the means of resampled logs.
-func bootstrap(logs [][2]float64) (low, high [2]float64) {
-	r := rand.New(rand.NewPCG(5, 5))
-	const draws = 4000
-	for k := range low {
-		means := make([]float64, draws)
-		for i := range means {
-			for range logs {
-				means[i] += logs[r.IntN(len(logs))][k] / float64(len(logs))
-			}
-		}
-
-		slices.Sort(means)
-		low[k] = math.Exp(means[draws/40])
-		high[k] = math.Exp(means[draws-draws/40])
-	}
-
-	return low, high
 }

@@ -46,7 +46,7 @@ func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast
 	}
 
 	ahead := int((longest + day - 1) / day)
-	h := newHedge(newOutlook(rows, ahead), defaultTuning(), shippedGate())
+	h := newHedge(newOutlook(rows, ahead), defaultTuning())
 
 	out := forecast.Forecast{
 		Start:   m.now(),
@@ -102,7 +102,7 @@ func (m *Model) fill(out forecast.Forecast, h *hedge, origin int64, clock wallCl
 // name returns the names of the experts with the largest weights.
 func (h *hedge) name() string {
 	const last = segmentCount - 1
-	return "auto: " + h.experts[heaviest(h.gated[last])].name + "; upper: " + h.experts[heaviest(h.weights[last][1])].name
+	return "auto: " + h.experts[heaviest(h.weights[last][0])].name + "; upper: " + h.experts[heaviest(h.weights[last][1])].name
 }
 
 func heaviest(weights []float64) int {

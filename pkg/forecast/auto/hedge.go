@@ -41,22 +41,18 @@ func segmentHours() [segmentCount + 1]int { return [...]int{0, 1, 6, 24} }
 type hedge struct {
 	*outlook
 	weights mixtureWeights
-	// gated are the weights for the median of the first day by segment, from the gate; those of weights where it is not used. The upper
-	// quantiles keep their distance from the median of weights, by which they were calibrated.
-	gated   [segmentCount][]float64
 	width   float32 // correction of the distance of the upper quantiles from the median
 	skill   float64
 	origins int // replays that skill rests on
 }
 
-// newHedge weighs the experts by their replays and corrects the weights of the median by the networks of a gate.
-func newHedge(o *outlook, t tuning, gate []network) *hedge {
+// newHedge weighs the experts by their replays.
+func newHedge(o *outlook, t tuning) *hedge {
 	h := &hedge{outlook: o, width: 1, skill: math.NaN()}
 	losses := o.replayLosses()
 	h.weights = o.weightsBefore(t, losses, 0)
 	h.calibrate(t)
 	h.measureSkill(t, losses)
-	h.applyGate(t, losses, gate)
 
 	return h
 }
@@ -335,8 +331,7 @@ func trimmedMean(votes []vote, from, to float32) float32 {
 	return mean
 }
 
-// day forecasts a day that begins ahead days after the origin. Where the gate raises the median, upper quantiles may be below it:
-// forecast.Quantiles.Ordered.
+// day forecasts a day that begins ahead days after the origin.
 func (h *hedge) day(ahead int) profile {
 	slots := h.h.slots
 	out := make(profile, allLevels*slots)
@@ -361,11 +356,17 @@ func (h *hedge) day(ahead int) profile {
 				out[l*slots+x] = out[x] + (out[l*slots+x]-out[x])*h.width
 			}
 		}
-
-		if ahead == 0 {
-			h.mixMedian(out, forecasts, h.gated[s], from, to)
-		}
 	}
 
 	return out
+}
+
+// clippedLog returns the log of the loss of a day relative to plain, within its bounds; 0 where both are perfect on all days.
+func (t tuning) clippedLog(loss, plain float64) float64 {
+	ratio := math.Log(loss / plain)
+	if math.IsNaN(ratio) {
+		return 0
+	}
+
+	return min(t.maxLoss, max(-t.maxGain, ratio))
 }

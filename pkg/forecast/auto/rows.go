@@ -176,6 +176,20 @@ func meanMedian(slots []atoms) (float64, int) {
 	return sum / float64(n), n
 }
 
+// meanLevel returns the mean of the levels of the rows that have samples.
+func (h *dayRows) meanLevel() float64 {
+	sum := 0.0
+	n := 0
+	for _, v := range h.level {
+		if !math.IsNaN(v) {
+			sum += v
+			n++
+		}
+	}
+
+	return sum / float64(n)
+}
+
 // distance returns the mean absolute difference of the medians of two rows; NaN where they have no slot in common.
 func (h *dayRows) distance(a, b int) float64 {
 	sum := float32(0)
