@@ -30,6 +30,8 @@ const (
 	recheckInterval = 5 * time.Minute
 	// typeResource is the type of Recommendation for CPU and memory.
 	typeResource = "Resource"
+	// maxUsage bounds the milli-CPU and bytes of a container, so that sums do not overflow: who may write a status may write any amount.
+	maxUsage = 1 << 50
 )
 
 // watchRecommendations keeps the history up to date until ctx ends. A cluster without the kind is checked again from
@@ -164,7 +166,7 @@ func trimRecommendation(obj any) (any, error) {
 
 // usageOfRecommendation returns the recommended resources of a pod of the workload: the sum over all containers. It
 // exceeds the mean usage, more so if the usage varies, which errs on the side of spreading. ok is false for other
-// types. An invalid value counts as none.
+// types, and for a target in another namespace, which is not for the owner of the Recommendation to describe. An invalid value counts as none.
 func usageOfRecommendation(u *unstructured.Unstructured) (w Workload, use nodeload.Amount, ok bool) {
 	text := func(path ...string) string {
 		s, _, _ := unstructured.NestedString(u.Object, path...) // a field of another type is not a string
@@ -177,6 +179,9 @@ func usageOfRecommendation(u *unstructured.Unstructured) (w Workload, use nodelo
 	w = Workload{Namespace: text("spec", "targetRef", "namespace"), Kind: text("spec", "targetRef", "kind"), Name: text("spec", "targetRef", "name")}
 	if w.Namespace == "" {
 		w.Namespace = u.GetNamespace()
+	}
+	if w.Namespace != u.GetNamespace() {
+		return Workload{}, nodeload.Amount{}, false
 	}
 
 	var value analysisv1alpha1.ProposedRecommendation
@@ -193,6 +198,10 @@ func usageOfRecommendation(u *unstructured.Unstructured) (w Workload, use nodelo
 		}
 
 		a := amount(list)
+		if a.CPU > maxUsage || a.Memory > maxUsage {
+			return w, nodeload.Amount{}, w.Name != ""
+		}
+
 		use.CPU += a.CPU
 		use.Memory += a.Memory
 	}
