@@ -82,7 +82,7 @@ const podPageSize = 500
 // blockReason returns why a pod must not be evicted now, because no other pod of its workload is ready; empty if it may be.
 func (g replicaGuard) blockReason(ctx context.Context, ref qos.PodRef) (string, error) {
 	list := g.view.Pods()
-	i := slices.IndexFunc(list, func(p *corev1.Pod) bool { return inventory.UID(p) == ref.UID })
+	i := slices.Index(inventory.UIDs(list), ref.UID)
 	if i < 0 {
 		return "", nil // It is gone; the API server decides.
 	}

@@ -23,7 +23,6 @@ import (
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/cluster"
-	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -138,7 +137,7 @@ func TestLastReplica(t *testing.T) {
 		client := clientOf(slices.Concat([]*corev1.Pod{test.pod}, test.others)...)
 		guard := replicaGuard{cluster.NewStatic(cluster.State{Pods: []*corev1.Pod{test.pod}}), client, o.policyFor}
 
-		why, err := guard.blockReason(t.Context(), qos.PodRef{UID: inventory.UID(test.pod), Namespace: test.pod.Namespace, Name: test.pod.Name})
+		why, err := guard.blockReason(t.Context(), qos.PodRef{UID: string(test.pod.UID), Namespace: test.pod.Namespace, Name: test.pod.Name})
 		if err != nil || (why != "") != test.blocked {
 			t.Errorf("%s: blockReason = %q, %v, want a reason: %t", name, why, err, test.blocked)
 		}

@@ -47,11 +47,12 @@ func readPods(list []*corev1.Pod, policy numa.Policy) []nodePod {
 		return cmp.Or(startTime(a).Compare(startTime(b)), strings.Compare(string(a.UID), string(b.UID)))
 	})
 
+	uids := inventory.UIDs(sorted)
 	out := make([]nodePod, 0, len(sorted))
-	for _, pod := range sorted {
+	for i, pod := range sorted {
 		p := nodePod{
 			Pod:            pod,
-			uid:            inventory.UID(pod),
+			uid:            uids[i],
 			containers:     map[string]string{},
 			terminated:     pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 			optedOut:       optout.Labeled(pod.Labels),

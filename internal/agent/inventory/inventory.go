@@ -42,12 +42,6 @@ type knownPod struct {
 	containers map[string]qos.Container // by ID
 }
 
-// Annotations of static pods: the kubelet's UID, which cgroups use, and the mark of the API server's mirror pod.
-const (
-	annotationHash   = "kubernetes.io/config.hash"
-	annotationMirror = corev1.MirrorPodAnnotationKey
-)
-
 // defaultGracePeriod is the API server's default.
 const defaultGracePeriod = 30 * time.Second
 
@@ -55,12 +49,13 @@ const defaultGracePeriod = 30 * time.Second
 // action may be taken on a pod that has opted out.
 func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string, exempt func(*corev1.Pod) string) Pods {
 	p := Pods{byUID: make(map[string]knownPod, len(list)), heldCapacity: elasticrequest.SumAllocated(list)}
-	for _, pod := range list {
+	uids := UIDs(list)
+	for i, pod := range list {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue // It has no processes, and its cgroup is about to be removed.
 		}
 
-		uid := UID(pod)
+		uid := uids[i]
 		if optout.Labeled(pod.Labels) {
 			p.byUID[uid] = newPod(uid, pod, nil, optout.Reason)
 			continue
@@ -90,15 +85,6 @@ func (p *Pods) SetReclaimable(capacity elasticrequest.ReclaimableCapacity) {
 // resource whose capacity is unknown or not offered.
 func (p Pods) Distributed() elasticrequest.AllocatedShares {
 	return p.offeredCapacity.AllocatedShares(p.heldCapacity)
-}
-
-// UID returns the UID used in a pod's cgroup names: for static pods the kubelet's and not the mirror pod's.
-func UID(pod *corev1.Pod) string {
-	if hash := pod.Annotations[annotationHash]; hash != "" && pod.Annotations[annotationMirror] != "" {
-		return hash
-	}
-
-	return string(pod.UID)
 }
 
 func newPod(uid string, pod *corev1.Pod, allowed []string, exempt string) knownPod {

@@ -107,7 +107,10 @@ func TestKinds(t *testing.T) {
 		t.Error("a terminated pod is in the inventory, want none")
 	}
 
-	p = inventory(pod(func(p *corev1.Pod) { p.Annotations = map[string]string{annotationMirror: "x", annotationHash: "hash"} }))
+	p = inventory(pod(func(p *corev1.Pod) {
+		p.Annotations = map[string]string{annotationMirror: "x", annotationHash: "hash"}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Controller: new(true)}}
+	}))
 	if _, ok := p.Find("hash"); !ok {
 		t.Error("Find of a static pod by its cgroup's UID = false, want true")
 	}

@@ -164,8 +164,9 @@ func (s sink) devices(snapshot *observe.Snapshot) {
 func (c *Collector) pods(out sink, s *observe.Snapshot) {
 	names := map[string]*corev1.Pod{}
 	if c.config.Pods != nil {
-		for _, p := range c.config.Pods() {
-			names[inventory.UID(p)] = p
+		list := c.config.Pods()
+		for i, uid := range inventory.UIDs(list) {
+			names[uid] = list[i]
 		}
 	}
 
