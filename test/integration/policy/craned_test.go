@@ -383,13 +383,6 @@ func TestCreatedSecrets(t *testing.T) {
 			}
 
 			awaitRefused(t, policy, func(ctx context.Context) error { return own.Create(ctx, token.DeepCopy(), client.DryRunAll) })
-			token.Type = corev1.SecretTypeTLS
-
-			token.Annotations = nil
-			token.Data = map[string][]byte{corev1.TLSCertKey: []byte("c"), corev1.TLSPrivateKeyKey: []byte("k")}
-			if err := own.Create(t.Context(), token.DeepCopy(), client.DryRunAll); err != nil {
-				t.Errorf("a certificate: %v", err)
-			}
 		})
 	}
 }
