@@ -21,8 +21,10 @@ import (
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/httpserver"
+	"crane.io/crane/internal/component/tokenlimit"
 	"crane.io/crane/internal/kube/slimclient"
 )
 
@@ -87,7 +89,7 @@ func newAccessFilter(client slimclient.Interface, log logr.Logger) *accessFilter
 
 // wrap returns a handler that responds with 401 to unknown clients and 403 to clients without the right to get the path.
 func (f *accessFilter) wrap(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	decide := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if status := f.decide(req); status != http.StatusOK {
 			http.Error(w, http.StatusText(status), status)
 			return
@@ -95,6 +97,8 @@ func (f *accessFilter) wrap(next http.Handler) http.Handler {
 
 		next.ServeHTTP(w, req)
 	})
+
+	return tokenlimit.Handler(clock.RealClock{}, decide, tokenlimit.PlainError)
 }
 
 // decide returns the HTTP status of a request: 200, 401, 403, 429 while too many decisions are pending, or 500 if the API server fails.

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -20,6 +21,7 @@ import (
 
 	"crane.io/crane/internal/component/boundedserver"
 	"crane.io/crane/internal/component/seriesguard"
+	"crane.io/crane/internal/component/tokenlimit"
 )
 
 const (
@@ -62,6 +64,7 @@ func serveMetrics(ctx context.Context, mgr probedManager, o *Options) error {
 			return fmt.Errorf("building the access filter of metrics: %w", err)
 		}
 
+		handler = tokenlimit.Handler(clock.RealClock{}, handler, tokenlimit.PlainError)
 		config, err = servingTLS(mgr, "metrics-cert-dir", o.MetricsCertDir)
 		if err != nil {
 			return err

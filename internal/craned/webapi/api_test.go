@@ -412,6 +412,28 @@ func TestServe_LimitBeforeAuthentication(t *testing.T) {
 	}
 }
 
+// TestServe_UnknownTokens checks that unknown tokens are reviewed at a bounded rate, and that a known one is served meanwhile.
+func TestServe_UnknownTokens(t *testing.T) {
+	f := setup(t)
+	reviews := 0
+	f.gate.wait = func() { reviews++ }
+	if w := f.get(t, "alice", "/api/v1/recommendation"); w.Code == http.StatusUnauthorized || w.Code == http.StatusTooManyRequests {
+		t.Fatalf("GET with a known token = %d, want it reviewed", w.Code)
+	}
+
+	for i := range 500 {
+		f.get(t, fmt.Sprint("guess-", i), "/api/v1/recommendation")
+	}
+
+	const most = 50
+	if reviews > most {
+		t.Errorf("500 unknown tokens cost %d reviews, want at most %d", reviews, most)
+	}
+	if w := f.get(t, "alice", "/api/v1/recommendation"); w.Code == http.StatusTooManyRequests {
+		t.Errorf("GET with a known token beside 500 unknown ones = %d, want it served", w.Code)
+	}
+}
+
 // TestStreamedLists checks that lists have the JSON of their values, that their size is bounded, and that the list is not modified.
 func TestStreamedLists(t *testing.T) {
 	rec := func(name string) analysisv1alpha1.Recommendation {

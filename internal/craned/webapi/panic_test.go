@@ -36,6 +36,11 @@ func TestServe_Panic(t *testing.T) {
 		}
 	}
 
+	// Unknown tokens are reviewed at a bounded rate.
+	if w := get(); w.Code != http.StatusOK {
+		t.Fatalf("a request before the panics: status %d, want %d", w.Code, http.StatusOK)
+	}
+
 	f.data.wait = func(context.Context) { panics() }
 	check("handler", maxConcurrent+1)
 	f.data.wait = nil

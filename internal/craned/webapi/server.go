@@ -17,6 +17,7 @@ import (
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/component/recovery"
+	"crane.io/crane/internal/component/tokenlimit"
 	"crane.io/crane/internal/metrics"
 )
 
@@ -83,7 +84,7 @@ func New(config Config) (*API, error) {
 		a.mux.Handle("GET "+r.path, a.serve(r))
 	}
 
-	a.handler = recovery.Handler(a.mux, func(w http.ResponseWriter, _ *http.Request, err error) {
+	a.handler = recovery.Handler(tokenlimit.Handler(config.Clock, a.mux, writeError), func(w http.ResponseWriter, _ *http.Request, err error) {
 		writeError(w, http.StatusInternalServerError, err.Error())
 	})
 
