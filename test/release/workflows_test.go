@@ -177,6 +177,53 @@ func releasedNames(t *testing.T) []string {
 	return append(strings.Fields(images[1]), "charts/crane")
 }
 
+// TestRightsOfJobs checks that a job with the right to write or sign runs no test, and that one with the right to sign runs no code of the
+// repository.
+func TestRightsOfJobs(t *testing.T) {
+	files, err := filepath.Glob(root + "/.github/workflows/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, file := range files {
+		w, _ := readWorkflow(t, filepath.Base(file))
+		for name, j := range w.Jobs {
+			writes := false
+			for _, right := range j.Permissions {
+				writes = writes || right != "read"
+			}
+
+			if writes && regexp.MustCompile(`\.ci/run|make (?:test|nightly|lint|vulncheck|fuzz)|go test`).MatchString(j.commands()) {
+				t.Errorf("%s: job %s has rights %v and runs tests: %s", file, name, j.Permissions, j.commands())
+			}
+
+			signs := j.Permissions["id-token"] != "" || j.Permissions["attestations"] != "" || j.Permissions["contents"] == "write"
+			checksOut := slices.ContainsFunc(j.Steps, func(s step) bool { return strings.HasPrefix(s.Uses, "actions/checkout@") })
+			if signs && (checksOut || strings.Contains(j.commands(), "make ")) {
+				t.Errorf("%s: job %s has rights %v and runs code of the repository: %s", file, name, j.Permissions, j.commands())
+			}
+		}
+	}
+}
+
+// TestPullRequests checks that the scanners run on each pull request, without rights.
+func TestPullRequests(t *testing.T) {
+	w, text := readWorkflow(t, "pull-request.yaml")
+	commands := w.Jobs["scan"].commands()
+	for _, want := range []string{"make lint", "make vulncheck audit-web"} {
+		if !strings.Contains(commands, want) {
+			t.Errorf("the scan of pull requests runs %s, want %s in it", commands, want)
+		}
+	}
+
+	if !strings.Contains(text, "\n  pull_request: {}\n") || strings.Contains(text, "pull_request_target") {
+		t.Error("pull-request.yaml does not run on pull requests without rights, want it to")
+	}
+	if !regexp.MustCompile(`(?m)^    - gosec$`).MatchString(read(t, root, ".golangci.yaml")) {
+		t.Error("the linters lack gosec, want it")
+	}
+}
+
 // TestReleaseWorkflow runs the steps that sign and that hand the digests to the provenance, with digests as `make push-chart` writes them and
 // a cosign that records its arguments: every image and the chart are signed by their digests and have a provenance of these.
 func TestReleaseWorkflow(t *testing.T) {
@@ -184,8 +231,9 @@ func TestReleaseWorkflow(t *testing.T) {
 	release := w.Jobs["release"]
 	provenance := w.Jobs["provenance"]
 
-	if order := regexp.MustCompile(`(?s)make vulncheck .*make release .*make images .*make push-chart .*cosign sign `); !order.MatchString(release.commands()) {
-		t.Errorf("steps %s, want the check before the release, images, chart and signature", release.commands())
+	all := w.Jobs["build"].commands() + "\n" + w.Jobs["push"].commands() + "\n" + release.commands()
+	if order := regexp.MustCompile(`(?s)make vulncheck .*make release .*make images .*make push-chart .*cosign sign `); !order.MatchString(all) {
+		t.Errorf("steps %s, want the check before the release, images, chart and signature", all)
 	}
 
 	names := releasedNames(t)
