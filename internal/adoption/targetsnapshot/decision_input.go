@@ -175,7 +175,8 @@ func (r SnapshotReader) addDesiredSize(ctx context.Context, s *TargetSnapshot, q
 		return block, err
 	}
 
-	if block := s.autoscaler.blockReason(q.Type, rec, s.template(desired), desired); block != (BlockReason{}) {
+	_, effective := s.template(desired)
+	if block := s.autoscaler.blockReason(q.Type, rec, effective, desired); block != (BlockReason{}) {
 		return block, nil
 	}
 

@@ -20,9 +20,9 @@ import (
 
 // patchHeader returns the comment on the first lines: the subtitle, and the patches whose pods would be refused.
 func patchHeader(r *sizereport.Report, patches []patch) string {
-	header := "# Recommended by crane: " + r.Subtitle() + "\n"
+	header := documents.Comment("Recommended by crane: " + r.Subtitle())
 	for _, note := range refusalNotes(patches) {
-		header += "# " + note + "\n"
+		header += documents.Comment(note)
 	}
 
 	return header
