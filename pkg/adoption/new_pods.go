@@ -103,11 +103,15 @@ func newPodsDelay(in Input, s State) string {
 		}
 
 		inPlace, obstacle := pod.InPlaceSize(s.Current)
+		if s.Reach == InPlaceOrRecreate { // A pod that is to be evicted needs the size for its replacement.
+			obstacle = cmp.Or(obstacle, pod.inPlaceObstacle(s.Current, to))
+		}
+
 		possible = possible || pod.NotResizable == "" && reason == "" && obstacle == "" && inPlace.Equal(to)
 	}
 
-	// Where a pod can show that the size is admitted, that is waited for. Evicting a pod needs the size for its replacement.
-	if possible && s.Reach != InPlaceOrRecreate {
+	// Where a pod can show that the size is admitted, that is waited for.
+	if possible {
 		return "no running pod has it"
 	}
 

@@ -137,6 +137,48 @@ func TestDecide_NewPodsFollowRunningPods(t *testing.T) {
 	b.expectNewPods(requests(800, 1000))
 }
 
+// TestDecide_NewPodsWithRecreation: with reach InPlaceOrRecreate, new pods get a size that no running pod has only if a pod has to be evicted for it.
+func TestDecide_NewPodsWithRecreation(t *testing.T) {
+	for name, status := range map[string]ResizeStatus{"in place": ResizeDone, "never in place": ResizeInfeasible} {
+		n := newEvictionFixture(t, 4, InPlaceOrRecreate, requests(1000, 1000), requests(2000, 1000))
+		n.reconcile()
+		n.expectNewPodsFromTemplate()
+
+		for i := range n.in.Pods {
+			n.in.Pods[i].ResizeStatus = status
+		}
+
+		n.in.Now = n.in.Now.Add(time.Minute)
+		n.reconcile()
+		n.expectNewPods(requests(2000, 1000))
+		n.in.Now = n.in.Now.Add(time.Minute)
+		n.reconcile()
+
+		if evicted := n.created > 0; evicted != (status == ResizeInfeasible) {
+			t.Errorf("%s: a pod is evicted: %t; %s, remarks %v", name, evicted, n.plan.Summary, n.plan.Remarks)
+		}
+	}
+}
+
+// TestDecide_PodsOfAnOldSize: a pod with the size that new pods get is Crane's, however many sizes came since.
+func TestDecide_PodsOfAnOldSize(t *testing.T) {
+	b := newFixture(t, 2, requests(1000, 1000), requests(2000, 1000))
+	b.wait(time.Minute)
+	b.in.Creation.Unknown = "time-out"
+
+	for i := range int64(2 * maxEarlierSizes) {
+		b.in.DesiredSize = appSize(requests(2500+500*i, 1000))
+		b.wait(time.Minute)
+	}
+
+	b.expectNewPods(requests(2000, 1000))
+	replaced := newPod(7, requests(2000, 1000))
+	replaced.Created = b.in.Now.Add(-time.Second)
+	b.in.Pods[0] = replaced
+	b.wait(time.Minute)
+	b.expectSize(b.in.DesiredSize.Containers["app"])
+}
+
 // TestDecide_NewPodsWhileUnknown: while it is unknown whether pods of a size are created, running pods alone get it, and none is evicted.
 func TestDecide_NewPodsWhileUnknown(t *testing.T) {
 	for reach, want := range map[Reach]rightsize.Resources{InPlace: requests(900, 1000), NewPods: requests(1000, 1000), Recreate: requests(1000, 1000)} {

@@ -144,7 +144,12 @@ func podsByAge(pods []Pod) []Pod {
 
 // isKnownSize reports whether the pod has a size that adoption set, or would set nothing on it.
 func (s State) isKnownSize(p Pod) bool {
-	return slices.ContainsFunc(append([]Size{s.Original, s.Previous, s.Current}, s.EarlierSizes...), func(size Size) bool {
+	sizes := append([]Size{s.Original, s.Previous, s.Current}, s.EarlierSizes...)
+	if s.NewPods != nil { // It may be older than all of them.
+		sizes = append(sizes, *s.NewPods)
+	}
+
+	return slices.ContainsFunc(sizes, func(size Size) bool {
 		to, reason := p.InPlaceSize(size)
 		s.ignoreRaises(p, &to)
 		return reason != "" || p.size().Equal(to)
