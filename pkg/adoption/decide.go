@@ -383,7 +383,8 @@ func updateTemplate(in Input, p Plan) Plan {
 	}
 
 	if p.State.Template == nil || !p.State.Template.Equal(to) {
-		unproven := !p.State.givesNewPods(p.State.Current) // The roll-out creates pods of this size.
+		// The roll-out creates pods of this size. Those of the original size need no proof.
+		unproven := !p.State.givesNewPods(p.State.Current) && !p.State.Current.Equal(p.State.Original)
 		if in.Allowance.WindowClosed != "" || in.Allowance.BreakerOpen != "" || in.Blocked != "" || in.RolloutInProgress || unproven {
 			return p.withRequeue(in.Policy.PollInterval)
 		}

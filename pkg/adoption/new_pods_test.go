@@ -218,6 +218,20 @@ func TestDecide_RefusedSize(t *testing.T) {
 	}
 }
 
+// TestDecide_TemplateBackToOriginal: a recommendation that returns to the original size also returns in a template that adoption has changed.
+func TestDecide_TemplateBackToOriginal(t *testing.T) {
+	b := newFixture(t, 4, requests(1000, 1000), requests(900, 1000))
+	b.in.UpdateTemplate = true
+	b.wait(time.Hour)
+	b.in.DesiredSize = appSize(requests(1000, 1000))
+	b.wait(time.Hour)
+
+	if want := appSize(requests(1000, 1000)); !b.in.Template.Equal(want) {
+		t.Errorf("template %s, want %s; %s", b.in.Template, want, b.plan.Summary)
+	}
+	b.expectSize(requests(1000, 1000))
+}
+
 // TestDecide_ProtectedPods: pods that must not be evicted keep their size, and the others are replaced.
 func TestDecide_ProtectedPods(t *testing.T) {
 	n := newEvictionFixture(t, 4, Recreate, requests(1000, 1000), requests(500, 1000))
