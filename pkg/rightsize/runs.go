@@ -74,3 +74,18 @@ func (p CPUPolicy) estimateOfRuns(peaks []dayValue) cpuEstimate {
 		marginDetail: fmt.Sprintf("%s on top: the runs differ by %s", percent(margin), percent(units.Ratio(relativeSpread))),
 	}
 }
+
+// shortLife is the number of days on which a short-lived pod is seen at most: it may run over midnight.
+const shortLife = 2
+
+// ShortLives returns the number of pods that were seen on a day or two only, as those of runs are.
+func (p *Profile) ShortLives() int {
+	n := 0
+	for _, life := range podLives(p.Days()) {
+		if len(life.maxima) <= shortLife {
+			n++
+		}
+	}
+
+	return n
+}

@@ -14,11 +14,11 @@ import (
 // killKinds are kills of a container at its memory limit, which samples do not show.
 func killKinds() []Kind {
 	kinds := []Kind{
-		{Name: "kill between scrapes", process: killedBetween, damage: records(1)},
-		{Name: "kills of a crash loop", process: killedBetween, damage: records(200)},
-		{Name: "kill in the current hour", process: killedBetween, damage: recordsNow},
-		{Name: "kill of a pod that is replaced soon", process: killedAndReplaced, damage: records(1)},
-		{Name: "kills of a sidecar", process: killedBetween, damage: sidecar},
+		{Name: "kill between scrapes", Minimum: 1, process: killedBetween, damage: records(1)},
+		{Name: "kills of a crash loop", Minimum: 1, process: killedBetween, damage: records(200)},
+		{Name: "kill in the current hour", Minimum: 1, process: killedBetween, damage: recordsNow},
+		{Name: "kill of a pod that is replaced soon", Minimum: 1, process: killedAndReplaced, damage: records(1)},
+		{Name: "kills of a sidecar", Minimum: 1, process: killedBetween, damage: sidecar},
 	}
 
 	for i := range kinds {
@@ -26,7 +26,7 @@ func killKinds() []Kind {
 	}
 
 	return append(kinds,
-		Kind{Name: "old kill while kube-state-metrics restarts", process: killedBetween, damage: sawTooth, expect: killedAtLimit},
+		Kind{Name: "old kill while kube-state-metrics restarts", Minimum: 1, process: killedBetween, damage: sawTooth, expect: killedAtLimit},
 		Kind{Name: "kube-state-metrics restarts", Minimum: 1, damage: restartsOfState},
 		Kind{Name: "heap limit in the image", process: javaProcess, damage: heapMetrics, expect: func(w *Workload) Expectation {
 			return Expectation{Memory: Span{0.75 * w.Limit, 1.1 * w.Limit}}
@@ -142,11 +142,12 @@ func restartsOfState(r *rand.Rand, w *Workload, all []*Series, _ string) []*Seri
 	return out
 }
 
-// sawTooth records one kill early and then lets kube-state-metrics restart often: its counter of restarts begins at zero for a scrape and
+// sawTooth records one kill some days ago and then lets kube-state-metrics restart often: its counter of restarts begins at zero for a scrape and
 // returns, which is no further kill. The container got a larger limit meanwhile.
 func sawTooth(_ *rand.Rand, w *Workload, all []*Series, _ string) []*Series {
-	const raised = 3 * minutesADay
-	all = killSeries(all, w.Pods[0].Name, 2*minutesADay, 1)
+	// An EffectiveVPA counts kills of a week.
+	const raised = minutes - 5*minutesADay
+	all = killSeries(all, w.Pods[0].Name, raised-minutesADay, 1)
 	for _, s := range all {
 		switch s.name() {
 		case restarts:

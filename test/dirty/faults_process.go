@@ -17,7 +17,7 @@ func processKinds() []Kind {
 	return []Kind{
 		{Name: "new pods each day", Minimum: 1, process: rollouts},
 		{Name: "part time", process: partTime},
-		{Name: "weekly peak", process: weeklyPeak, expect: func(w *Workload) Expectation {
+		{Name: "weekly peak", Minimum: 1, process: weeklyPeak, expect: func(w *Workload) Expectation {
 			return Expectation{CPU: Span{0.85 * w.cpu, 8 * w.cpu}, Covered: 0.85 * w.peak, Named: []string{"peak", "day each week", "every "}}
 		}},
 		{Name: "leader", Minimum: 1, process: leader, expect: func(w *Workload) Expectation {
@@ -34,8 +34,8 @@ func processKinds() []Kind {
 		{Name: "runs of two minutes", Minimum: 1, process: shortRuns, expect: func(w *Workload) Expectation {
 			return Expectation{CPU: Span{0.5 * w.cpu, 2 * w.cpu}, Memory: Span{0.85 * w.memory, 1.6 * w.memory}}
 		}},
-		{Name: "bare pods with random names", process: bareRuns},
-		{Name: "Jobs with random names", process: randomJobs},
+		{Name: "bare pods with random names", Minimum: 1, process: bareRuns},
+		{Name: "Jobs with random names", Minimum: 1, process: randomJobs},
 	}
 }
 

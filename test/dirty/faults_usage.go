@@ -14,12 +14,12 @@ import (
 // usageKinds are faults of the series of cAdvisor of one workload.
 func usageKinds() []Kind {
 	return []Kind{
-		{Name: "counter dip", damage: onEach(cpuTotal, dip)},
+		{Name: "counter dip", Minimum: 1, damage: onEach(cpuTotal, dip)},
 		{Name: "counter reset", Minimum: 1, damage: onEach(cpuTotal, reset)},
-		{Name: "counter spike", damage: onEach(cpuTotal, spike)},
+		{Name: "counter spike", Minimum: 1, damage: onEach(cpuTotal, spike)},
 		{Name: "restart with a new id", Minimum: 1, damage: restartWithNewID},
-		{Name: "bogus memory sample", damage: onEach(workingSet, bogus)},
-		{Name: "NaN, infinite and negative samples", damage: onUsage(invalid)},
+		{Name: "bogus memory sample", Minimum: 1, damage: onEach(workingSet, bogus)},
+		{Name: "NaN, infinite and negative samples", Minimum: 1, damage: onUsage(invalid)},
 		{Name: "stale markers", Minimum: 1, damage: onUsage(stale)},
 		{Name: "gaps", Minimum: 1, damage: onUsage(gapsOf)},
 		{Name: "outage of days", Minimum: 1, damage: outage},

@@ -44,6 +44,7 @@ func (l *Lister) Cluster(ctx context.Context, namespaces []string) (Cluster, err
 	}
 
 	err = l.EachPod(ctx, namespaces, func(_ *corev1.Pod, pod Pod, _ bool) error {
+		pod.Owner = pod.Owner.RunGroup()
 		out.Pods = append(out.Pods, pod)
 		return nil
 	})

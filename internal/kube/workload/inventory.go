@@ -19,7 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Inventory lists everything that runs pods in some namespaces (empty: all), custom kinds included, each workload once. It is
+// Inventory lists everything that runs pods in some namespaces (empty: all), custom kinds included, each workload once
+// and the runs of one template once. It is
 // meant for a direct client: objects are read page by page, and of pods, ReplicaSets and Jobs, of which there are many more than
 // workloads, only the metadata.
 func (l *Lister) Inventory(ctx context.Context, namespaces []string) ([]Workload, error) {
@@ -76,6 +77,7 @@ func (l *Lister) inventory(ctx context.Context, namespace string) ([]Workload, e
 			return nil, err
 		}
 
+		w.Ref = w.RunGroup()
 		if err := keep(w); err != nil {
 			return nil, err
 		}
@@ -126,13 +128,13 @@ func (l *Lister) otherOwners(ctx context.Context, namespace string) ([]sample, e
 	seen := map[Ref]bool{}
 	err = l.eachMeta(ctx, podKind(), namespace, func(o client.Object) {
 		owner, ok := owners.Of(o)
-		if !ok || seen[owner] || slices.ContainsFunc(templateKinds(), func(k schema.GroupVersionKind) bool {
+		if !ok || seen[owner.RunGroup()] || slices.ContainsFunc(templateKinds(), func(k schema.GroupVersionKind) bool {
 			return k.Kind == owner.Kind && k.GroupVersion().String() == owner.APIVersion
 		}) {
 			return
 		}
 
-		seen[owner] = true
+		seen[owner.RunGroup()] = true
 		out = append(out, sample{owner: owner, pod: client.ObjectKeyFromObject(o)})
 	})
 

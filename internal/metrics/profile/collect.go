@@ -66,7 +66,7 @@ type Usage struct {
 	totals *totals
 }
 
-// identity is a workload without its API version, which metrics do not contain.
+// identity is a workload without its API version, which metrics do not contain. The runs of one template have one identity.
 type identity struct{ namespace, kind, name string }
 
 // container is a container of all pods of a workload.
@@ -78,6 +78,7 @@ type container struct {
 }
 
 func identityOf(ref workload.Ref) identity {
+	ref = ref.RunGroup()
 	return identity{namespace: ref.Namespace, kind: ref.Kind, name: ref.Name}
 }
 

@@ -38,7 +38,7 @@ func (u *Usage) ResourceInput(w workload.Workload, policy rightsize.Policy, now 
 			Profile: u.Profile(w.Ref, c.Name),
 			Current: CurrentResources(c),
 			OOMs:    u.oomKills(w.Ref, c),
-			Job:     w.Kind == "Job" || w.Kind == "CronJob",
+			Job:     u.runs(w.Ref, c.Name),
 			JVM:     u.jvm(w.Ref, c),
 			HPA:     u.constraints.UtilizationTargets(w.Ref, c.Name),
 			Groups:  u.nodeGroupUsage(w.Ref, c.Name),
@@ -48,6 +48,22 @@ func (u *Usage) ResourceInput(w workload.Workload, policy rightsize.Policy, now 
 	}
 
 	return in
+}
+
+// minRuns is the number of pods of a few days at most from which pods of one template count as runs.
+const minRuns = 3
+
+// runs reports whether the pods of a container are runs, as opposed to replicas.
+func (u *Usage) runs(ref workload.Ref, name string) bool {
+	switch {
+	case ref.Kind == "Job" || ref.Kind == "CronJob":
+		return true
+	case !ref.RunGroup().IsRunGroup():
+		return false
+	}
+
+	profile := u.Profile(ref, name)
+	return profile != nil && profile.ShortLives() >= minRuns
 }
 
 // nodeGroupUsage returns the usage of a DaemonSet's container by current node group.

@@ -163,6 +163,7 @@ func (v *inventory) find(l metrics.Labels, role workload.Role) (*containerTally,
 	if podEntry == nil {
 		podEntry = &podTally{requests: map[string]cost.Amounts{}}
 		podEntry.owner, podEntry.node = v.owners.resolve(pod.namespace, pod.name)
+		podEntry.owner = podEntry.owner.RunGroup()
 		v.pods[pod] = podEntry
 	}
 
