@@ -107,15 +107,27 @@ func (s State) templateGoal() Size {
 	out := Size{}
 	for _, a := range s.Current.amounts() {
 		v, _ := s.Current.get(a)
-		original, _ := s.Original.get(a)
 		_, isDeclared := declared.get(a)
 		_, isWritten := written.get(a)
-		if isDeclared || isWritten || v != original {
+		if isDeclared || isWritten || s.changes(a) {
 			out.set(a, v)
+		}
+
+		// A limit alone would be the request too.
+		request := amount{a.container, a.field.request()}
+		if v, ok := s.Current.get(request); ok && a.field.limit() && s.changes(a) {
+			out.set(request, v)
 		}
 	}
 
 	return out
+}
+
+// changes reports whether adoption changes an amount of pods.
+func (s State) changes(a amount) bool {
+	now, isSet := s.Current.get(a)
+	original, wasSet := s.Original.get(a)
+	return isSet != wasSet || now != original
 }
 
 // hasAmountsOf reports whether a size has all amounts of another, whatever their values.

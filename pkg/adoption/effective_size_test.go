@@ -139,6 +139,15 @@ func TestDecide_TemplateWithoutDefaults(t *testing.T) {
 	}
 }
 
+// TestTemplateGoal checks that a changed limit is written with the request, which it would be otherwise.
+func TestTemplateGoal(t *testing.T) {
+	declared := appSize(requestsAndLimits(0, 2000, 0, 0))
+	s := State{Original: appSize(requestsAndLimits(2000, 2000, 0, 0)), Declared: &declared, Current: appSize(requestsAndLimits(2000, 4000, 0, 0))}
+	if got := s.templateGoal(); !got.Equal(s.Current) {
+		t.Errorf("templateGoal of %s = %s, want the same", s.Current, got)
+	}
+}
+
 // TestDecide_AmountsLearnedLater checks that an amount which the state does not have is lowered in steps and restored: a container that
 // the owner added, a default of a new LimitRange, and a state of a release that knew only the template.
 func TestDecide_AmountsLearnedLater(t *testing.T) {
