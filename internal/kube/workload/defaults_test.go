@@ -38,7 +38,7 @@ func TestFromObject_EffectiveRequests(t *testing.T) {
 			"a limit",
 			corev1.ResourceRequirements{Limits: cpuList("2")},
 			ranges,
-			Container{Requests: Resources{CPU: 2000}, Limits: Resources{CPU: 2000}, Declared: Declared{Resources: true, Limits: true}},
+			Container{Requests: Resources{CPU: 2000}, Limits: Resources{CPU: 2000}, Declared: Declared{Resources: true, Limits: true, CPULimit: true}},
 		},
 		{"a LimitRange", corev1.ResourceRequirements{}, ranges, Container{Requests: Resources{CPU: 100}, Limits: Resources{CPU: 500}}},
 		{"neither", corev1.ResourceRequirements{}, nil, Container{}},
@@ -46,7 +46,7 @@ func TestFromObject_EffectiveRequests(t *testing.T) {
 			"a request of 0",
 			corev1.ResourceRequirements{Requests: cpuList("0"), Limits: cpuList("2")},
 			ranges,
-			Container{Limits: Resources{CPU: 2000}, Declared: Declared{Resources: true, Requests: true, Limits: true, ZeroCPU: true}},
+			Container{Limits: Resources{CPU: 2000}, Declared: Declared{Resources: true, Requests: true, Limits: true, CPURequest: true, CPULimit: true}},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -215,16 +215,12 @@ func container(c, inPod *corev1.Container, role Role) Container {
 func declared(r corev1.ResourceRequirements) Declared {
 	d := Declared{Requests: len(r.Requests) > 0, Limits: len(r.Limits) > 0}
 	d.Resources = d.Requests || d.Limits || len(r.Claims) > 0
-	d.ZeroCPU = isZero(r.Requests, corev1.ResourceCPU)
-	d.ZeroMemory = isZero(r.Requests, corev1.ResourceMemory)
+	_, d.CPURequest = r.Requests[corev1.ResourceCPU]
+	_, d.MemoryRequest = r.Requests[corev1.ResourceMemory]
+	_, d.CPULimit = r.Limits[corev1.ResourceCPU]
+	_, d.MemoryLimit = r.Limits[corev1.ResourceMemory]
 
 	return d
-}
-
-// isZero reports whether a list has an amount of 0 of a resource.
-func isZero(list corev1.ResourceList, name corev1.ResourceName) bool {
-	q, ok := list[name]
-	return ok && q.IsZero()
 }
 
 // jvm returns the settings of a Java heap. Values from ConfigMaps and Secrets are not read.

@@ -65,8 +65,8 @@ type Container struct {
 // must not remove resources that Crane does not manage, such as storage or claims of devices.
 type Declared struct {
 	Resources, Requests, Limits bool
-	// ZeroCPU and ZeroMemory report a request of 0, which is not missing: a limit does not replace it.
-	ZeroCPU, ZeroMemory bool
+	// The amounts that the template has, 0 included: a limit does not replace a request of 0.
+	CPURequest, MemoryRequest, CPULimit, MemoryLimit bool
 }
 
 // Resources are amounts of the resources that Crane sizes. Zero means unset: Kubernetes treats a request of 0 like a missing one,

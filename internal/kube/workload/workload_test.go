@@ -42,7 +42,10 @@ func wantContainers() []Container {
 			Name: "app", Role: App,
 			Requests: Resources{CPU: 250, Memory: 128 << 20},
 			// A part of a millicore rounds up, as everywhere in Kubernetes: it must not become "not set".
-			Limits: Resources{CPU: 1, Memory: 1 << 30}, Declared: Declared{Resources: true, Requests: true, Limits: true},
+			Limits: Resources{CPU: 1, Memory: 1 << 30}, Declared: Declared{
+				Resources: true, Requests: true, Limits: true,
+				CPURequest: true, MemoryRequest: true, CPULimit: true, MemoryLimit: true,
+			},
 		},
 	}
 }

@@ -147,9 +147,9 @@ func peakMemory(p *rightsize.Profile, date series.Day) units.Bytes {
 // CurrentResources returns the current requests and limits of a container; those that are not set are nil, and a request of 0 is 0.
 func CurrentResources(c workload.Container) rightsize.Resources {
 	return rightsize.Resources{
-		CPURequest:    pointerIfSet(c.Requests.CPU, c.Declared.ZeroCPU),
+		CPURequest:    pointerIfSet(c.Requests.CPU, c.Declared.CPURequest),
 		CPULimit:      pointerIfSet(c.Limits.CPU, false),
-		MemoryRequest: pointerIfSet(c.Requests.Memory, c.Declared.ZeroMemory),
+		MemoryRequest: pointerIfSet(c.Requests.Memory, c.Declared.MemoryRequest),
 		MemoryLimit:   pointerIfSet(c.Limits.Memory, false),
 	}
 }

@@ -156,7 +156,31 @@ func newContainerPatch(w workload.Workload, c rightsize.Recommendation) (contain
 	addAmount(&out, amount{kind: "limits", resource: "cpu"}, c.Current.CPULimit, c.Target.CPULimit, cpu, rightsize.FormatCPU)
 	addAmount(&out, amount{kind: "limits", resource: "memory"}, c.Current.MemoryLimit, c.Target.MemoryLimit, memory, rightsize.FormatMemory)
 
+	if w.UID != "" {
+		out.keepDefaults()
+	}
+
 	return out, len(out.set)+len(out.unset) > 0
+}
+
+// keepDefaults changes the patch of a container whose template does not have all that pods have: a limit by default cannot be removed from the
+// template, and a new limit would be the request too where there is none.
+func (c *containerPatch) keepDefaults() {
+	declared := map[amount]bool{
+		{kind: "requests", resource: "cpu"}:    c.Declared.CPURequest,
+		{kind: "requests", resource: "memory"}: c.Declared.MemoryRequest,
+		{kind: "limits", resource: "cpu"}:      c.Declared.CPULimit,
+		{kind: "limits", resource: "memory"}:   c.Declared.MemoryLimit,
+	}
+
+	c.unset = slices.DeleteFunc(c.unset, func(a amount) bool { return !declared[a] })
+	for _, full := range c.full {
+		request := amount{kind: full.kind, resource: full.resource}
+		limitChanges := slices.ContainsFunc(slices.Concat(c.set, c.unset), func(a amount) bool { return a.kind == "limits" && a.resource == full.resource })
+		if full.kind == "requests" && !declared[request] && limitChanges && !slices.Contains(c.set, full) {
+			c.set = append(c.set, full)
+		}
+	}
 }
 
 // addAmount adds the change of one amount.

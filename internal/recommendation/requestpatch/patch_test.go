@@ -308,3 +308,35 @@ func checkGolden(t *testing.T, name string, got []byte) {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }
+
+// TestPatch_Defaults checks patches of a container whose requests or limits are defaults, which its template does not have.
+func TestPatch_Defaults(t *testing.T) {
+	cpu := func(request, limit int64) rightsize.Resources {
+		out := rightsize.Resources{CPURequest: new(units.MilliCPU(request))}
+		if limit > 0 {
+			out.CPULimit = new(units.MilliCPU(limit))
+		}
+
+		return out
+	}
+
+	for _, test := range []struct {
+		name            string
+		declared        workload.Declared
+		current, target rightsize.Resources
+		want            string
+	}{
+		{"a limit of a LimitRange", workload.Declared{}, cpu(2000, 2000), cpu(300, 0), `{"requests":{"cpu":"300m"}}`},
+		{"a limit of the template", workload.Declared{CPULimit: true}, cpu(2000, 2000), cpu(300, 0), `{"limits":{"cpu":null},"requests":{"cpu":"300m"}}`},
+		{"another limit alone", workload.Declared{CPULimit: true}, cpu(2000, 2000), cpu(2000, 4000), `{"limits":{"cpu":"4"},"requests":{"cpu":"2"}}`},
+		{"another limit beside a request", workload.Declared{CPURequest: true, CPULimit: true}, cpu(2000, 2000), cpu(2000, 4000), `{"limits":{"cpu":"4"}}`},
+	} {
+		rec := rightsize.Recommendation{Container: "app", Current: test.current, Target: test.target}
+		rec.CPU.Status = rightsize.Ready
+		w := workload.Workload{UID: "uid", Containers: []workload.Container{{Name: "app", Role: workload.App, Declared: test.declared}}}
+		got, _ := newContainerPatch(w, rec)
+		if text := string(mustMarshal(t, got.resources())); text != test.want {
+			t.Errorf("%s: resources of newContainerPatch = %s, want %s", test.name, text, test.want)
+		}
+	}
+}
