@@ -26,7 +26,7 @@ func TestEffectiveVPA(t *testing.T) {
 
 	t.Run("all", func(t *testing.T) {
 		for name, test := range map[string]func(*fixture){
-			"off": testOff, "learning": testLearning, "initial": testInitial, "in place": testInPlace, "auto": testAuto, "recreate": testRecreate, "infeasible": testInfeasible,
+			"off": testOff, "learning": testLearning, "initial": testInitial, "in place": testInPlace, "auto": testAuto, "recreate": testRecreate, "recreate with a default request": testRecreateDefaulted, "infeasible": testInfeasible,
 			"two of one target": testTwoOfOneTarget, "foreign VPA": testForeignVPA, "target deleted": testTargetDeleted, "killed": testOOMKill,
 			"estimators": testEstimators, "effective HPA": testEffectiveHPA, "foreign HPA": testForeignHPA, "a rule beside it": testBesideRule,
 			"version not served": testVersionNotServed, "shared decision": testSharedDecision, "finalizer": testFinalizer,

@@ -126,6 +126,32 @@ func testAuto(f *fixture) {
 	f.samePods(first, f.AwaitPods("web", "are resized", requestsCPU(230, 2)))
 }
 
+// testRecreateDefaulted checks that pods whose request is that of a limit, or the default of a LimitRange, are replaced once, by pods with
+// the decided request.
+func testRecreateDefaulted(f *fixture) {
+	f.CreateAll(&corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Name: "defaults"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, DefaultRequest: harness.ResourceList("1", "512Mi"),
+		}}},
+	})
+
+	before := map[string]map[types.UID]bool{}
+	for name, limits := range map[string]corev1.ResourceList{"limited": harness.ResourceList("1", ""), "plain": nil} {
+		f.writeHistory(name, 0.2, 100*mib)
+		before[name] = f.deployWithUIDs(name, 2, func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: limits}
+		})
+		f.CreateAll(autoscaler(name, "", name, updateMode(autoscalingv1alpha1.UpdateModeRecreate)))
+	}
+
+	for name, old := range before {
+		after := podUIDs(f.replaced(name, old, 230, 2))
+		f.await(name, "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
+		f.samePods(after, f.AwaitPods(name, "stay", requestsCPU(230, 2)))
+	}
+}
+
 // testInfeasible checks that a size that exceeds the node moves pods in mode Auto and leaves them in mode InPlace.
 func testInfeasible(f *fixture) {
 	onTight := func(d *appsv1.Deployment) {
