@@ -84,3 +84,29 @@ func TestThrottleSandboxed(t *testing.T) {
 		}
 	}
 }
+
+// TestRaisedRequest checks that a throttled container whose request a resize raises gets the new request at once, while the rule still fires.
+func TestRaisedRequest(t *testing.T) {
+	policy := policyOfCPU()
+	var s State
+	quota := Unlimited
+	for i := range 10 {
+		request := units.MilliCPU(200)
+		if i >= 6 {
+			request = 2000
+		}
+
+		o := observation(i, "cpu_total_usage", 7000)
+		m := Measurement[units.MilliCPU]{min(units.MilliCPU(quota), 3000), o.At}
+		c := Container{ID: "c", Name: "main", Quota: quota, UsedCPU: m, Request: request}
+		o.Pods = []Pod{{UID: "u", Namespace: "shop", Name: "web", Class: Burstable, Allowed: []string{"calm"}, UsedCPU: m, Containers: []Container{c}}}
+		for _, th := range Decide(&policy, o, &s).Throttles {
+			s.RecordThrottle(th)
+			quota = th.To
+		}
+
+		if quota < Quota(request) || i == 5 && quota > 400 {
+			t.Errorf("measurement %d: quota %s with a request of %dm, want a throttle that is not below it", i, quota, request)
+		}
+	}
+}

@@ -121,7 +121,13 @@ func (d decision) headroomBelow(r *Rule, f *Finding, resource units.Resource) (r
 
 // cpuLimits describes how quotas are compared and raised.
 func cpuLimits() limitKind[Quota] {
-	return limitKind[Quota]{units.CPU, func(c *Container) Quota { return c.Quota }, sameQuota, raiseQuota}
+	return limitKind[Quota]{
+		resource: units.CPU,
+		inForce:  func(c *Container) Quota { return c.Quota },
+		same:     sameQuota,
+		floor:    func(c *Container) Quota { return Quota(c.Request) },
+		raise:    raiseQuota,
+	}
 }
 
 // sameQuota compares quotas, which are rounded to a millicore.
@@ -155,7 +161,13 @@ func raiseQuota(record *throttleRecord[Quota], room float64) Quota {
 
 // memoryLimits describes how memory limits are compared and raised.
 func memoryLimits() limitKind[MemoryHigh] {
-	return limitKind[MemoryHigh]{units.Memory, func(c *Container) MemoryHigh { return c.MemoryHigh }, sameMemoryHigh, raiseMemoryHigh}
+	return limitKind[MemoryHigh]{
+		resource: units.Memory,
+		inForce:  func(c *Container) MemoryHigh { return c.MemoryHigh },
+		same:     sameMemoryHigh,
+		floor:    func(c *Container) MemoryHigh { return MemoryHigh(c.RequestMemory) },
+		raise:    raiseMemoryHigh,
+	}
 }
 
 // sameMemoryHigh compares limits, which the kernel rounds to pages.

@@ -109,6 +109,8 @@ type limitKind[L limit] struct {
 	inForce  func(*Container) L
 	// same compares two limits up to the kernel's rounding.
 	same func(a, b L) bool
+	// floor returns what the container requests.
+	floor func(*Container) L
 	// raise returns the next limit of a throttled container, the current one if the headroom is too small.
 	raise func(k *throttleRecord[L], room float64) L
 }
@@ -142,14 +144,30 @@ func planRestore[L limit](d decision, findings []Finding, changed map[limitKey]b
 	stepped := false
 	for _, p := range d.observation.mostImportant(records.contains) {
 		room, blocked, mayThrottle := d.headroom(findings, p, kind.resource)
-		if blocked {
-			continue
-		}
-
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			record := records[c.ID]
 			if record == nil || kind.inForce(c) <= 0 || changed[limitKey{kind.resource, c.ID}] {
+				continue
+			}
+
+			// A resize may have raised the request above the limit of an earlier step, whatever the rules say now.
+			if floor := min(kind.floor(c), record.Original); floor > kind.inForce(c) && !kind.same(floor, kind.inForce(c)) {
+				step := restoreStep[L]{
+					pod:       p,
+					container: c,
+					record:    record,
+					to:        floor,
+					gain:      record.gain(floor),
+					reason:    "the container requests more than this limit",
+				}
+
+				restored += float64(step.gain)
+				out = append(out, step)
+				continue
+			}
+
+			if blocked {
 				continue
 			}
 
