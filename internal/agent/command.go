@@ -50,6 +50,7 @@ func NewCommand() *cobra.Command {
 	}
 
 	o.AddFlags(cmd.Flags())
+	cmd.AddCommand(newRecordCommand())
 	return cmd
 }
 

@@ -363,22 +363,14 @@ func (j *Journal) Current(key, group, file string) (string, error) {
 	return now, nil
 }
 
-// Sets reports whether a unit set a file to a value.
-func (j *Journal) Sets(key, group, file, value string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-
-	e := j.entries[key]
-	if e == nil {
-		return false
-	}
-
+// Sets reports whether the unit set a file to a value.
+func (e *Entry) Sets(group, file, value string) bool {
 	record := e.record(group, file)
 	return record != nil && cgroup.EqualSettings(file, record.Set, value)
 }
 
 // ResetScaled writes the limits of a unit again that the kernel has scaled.
-func (j *Journal) ResetScaled(key string) error {
+func ResetScaled(j *Journal, key string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 

@@ -64,7 +64,7 @@ func (t *Throttler) UndoInherited() error {
 func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	pod := filepath.Dir(group)
 	key := cpuKey(filepath.Base(pod))
-	if err := t.journal.ResetScaled(key); err != nil {
+	if err := ResetScaled(t.journal, key); err != nil {
 		return err
 	}
 
@@ -296,7 +296,7 @@ func (t *Throttler) originalLimit(key, group string, period time.Duration) (cgro
 }
 
 // CurrentLimit returns the CPU limit of a group as a unit sees it, like Current.
-func (j *Journal) CurrentLimit(key, group string) (cgroup.Bandwidth, error) {
+func CurrentLimit(j *Journal, key, group string) (cgroup.Bandwidth, error) {
 	now, _, err := j.files.layout.ReadLimit(&host.Reader{}, group)
 	if err != nil {
 		return now, err

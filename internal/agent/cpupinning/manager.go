@@ -190,10 +190,10 @@ func (m *Manager) Reconcile() {
 	state := m.config.View.State()
 	switch {
 	case nodeTopology == nil:
-		m.wait("assigning no CPUs until the node's topology is known; previous CPUs stay")
+		waitUntilKnown(m, "assigning no CPUs until the node's topology is known; previous CPUs stay")
 		return
 	case !state.KnowsPods:
-		m.wait("assigning no CPUs until the node's pods are known; previous CPUs stay")
+		waitUntilKnown(m, "assigning no CPUs until the node's pods are known; previous CPUs stay")
 		return
 	}
 
@@ -258,8 +258,8 @@ func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 	return nodeTopology, ""
 }
 
-// wait leaves all containers as they are. The CPUs that this agent or the previous one assigned still count as exclusive.
-func (m *Manager) wait(why string) {
+// waitUntilKnown leaves all containers as they are. The CPUs that this agent or the previous one assigned still count as exclusive.
+func waitUntilKnown(m *Manager, why string) {
 	m.problems.Log("wait", why)
 	s := Status{Reason: why}
 	if m.cpusets.changed() && m.loadState() {

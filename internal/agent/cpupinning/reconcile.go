@@ -190,7 +190,7 @@ func (m *Manager) applyTargets(targets []containerTarget, pods []nodePod, decide
 		m.config.Log.V(1).Info(m.dryRunVerb("set container CPUs", "would set container CPUs"), "container", target.owner, "cpus", target.cpus.String(), "mems", target.mems)
 	}
 
-	if err := m.cpusets.liftQuotas(m.groupsWithoutQuota(targets, pods)); err != nil {
+	if err := m.cpusets.liftQuotas(groupsWithoutQuota(targets, pods)); err != nil {
 		errs = append(errs, err)
 	}
 
@@ -211,7 +211,7 @@ func (m *Manager) applyTargets(targets []containerTarget, pods []nodePod, decide
 
 // groupsWithoutQuota returns the containers with exclusive CPUs and their pods, by group, with their names. The quota of a pod that is limited
 // as a whole stays, since its other containers may have none.
-func (m *Manager) groupsWithoutQuota(targets []containerTarget, pods []nodePod) map[string]string {
+func groupsWithoutQuota(targets []containerTarget, pods []nodePod) map[string]string {
 	limited := map[string]bool{}
 	for i := range pods {
 		limited[pods[i].uid] = pods[i].Spec.Resources != nil

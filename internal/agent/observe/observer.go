@@ -137,13 +137,13 @@ func (o *Observer) collectNode() {
 
 	n.Memory = readFile(o, "memory", &o.files.meminfo, host.ParseMeminfo)
 	n.Load = readFile(o, "load", &o.files.loadavg, host.ParseLoadavg)
-	n.Pressure.CPU = o.readPressure("pressure cpu", &o.files.cpu)
-	n.Pressure.Memory = o.readPressure("pressure memory", &o.files.memory)
-	n.Pressure.IO = o.readPressure("pressure io", &o.files.io)
+	n.Pressure.CPU = readPressure(o, "pressure cpu", &o.files.cpu)
+	n.Pressure.Memory = readPressure(o, "pressure memory", &o.files.memory)
+	n.Pressure.IO = readPressure(o, "pressure io", &o.files.io)
 }
 
 // readPressure reads a file of /proc/pressure. One that exists and cannot be read, as with psi=0, is no problem.
-func (o *Observer) readPressure(subject string, f *host.File) Known[host.Pressure] {
+func readPressure(o *Observer, subject string, f *host.File) Known[host.Pressure] {
 	if _, err := o.reader.Read(f); err != nil && (errors.Is(err, host.ErrUnsupported) || !errors.Is(err, host.ErrGone)) {
 		return Known[host.Pressure]{}
 	}

@@ -344,11 +344,11 @@ func (g unitFiles) readLimit() (cgroup.Bandwidth, error) {
 		return now, err
 	}
 
-	if err := journal.ResetScaled(g.unit.key(aspectCPU)); err != nil {
+	if err := act.ResetScaled(journal, g.unit.key(aspectCPU)); err != nil {
 		return cgroup.Bandwidth{}, err
 	}
 
-	return journal.CurrentLimit(g.unit.key(aspectCPU), g.group)
+	return act.CurrentLimit(journal, g.unit.key(aspectCPU), g.group)
 }
 
 // isOwn reports whether the unit of an aspect set the value that it sees in a file.
@@ -359,5 +359,6 @@ func (g unitFiles) isOwn(aspect, file string) bool {
 	}
 
 	now, err := journal.Current(g.unit.key(aspect), g.group, file)
-	return err == nil && journal.Sets(g.unit.key(aspect), g.group, file, now)
+	entry, changed := journal.Entry(g.unit.key(aspect))
+	return err == nil && changed && entry.Sets(g.group, file, now)
 }

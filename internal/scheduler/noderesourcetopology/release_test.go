@@ -51,7 +51,7 @@ func TestReleasedZones(t *testing.T) {
 			f := newPlugin(t, nrt("n", 4, 4))
 			for _, name := range []string{"a", "b"} {
 				if s := f.reserve(t, newPod(name, "4"), "n"); !s.IsSuccess() {
-					t.Fatal(s)
+					t.Fatalf("Reserve of pod %s = %v, want a success", name, s)
 				}
 			}
 
