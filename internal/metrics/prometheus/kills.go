@@ -66,7 +66,7 @@ func (e *eventReader) OOMKills(ctx context.Context, w metrics.Window, namespaces
 		// The step before the window shows which kills are older.
 		k := &killDetector{events: e, in: in, step: w.Step, start: from, runs: map[runKey]run{}}
 		for from := from.Add(-w.Step); from.Before(end); {
-			to := from.Truncate(day).Add(day)
+			to := from.Add(w.Step).Truncate(day).Add(day) // The step before the window belongs to its first day.
 			if to.After(end) {
 				to = end
 			}
@@ -112,8 +112,8 @@ type run struct{ restarts float64 }
 
 // observation is what is known about the containers that were killed in or before a step.
 type observation struct {
-	// at is the start of the step, end its end.
-	at, end  time.Time
+	// at is the start of the step.
+	at       time.Time
 	restarts map[runKey]float64
 	limits   map[rowKey]float64
 	// limitsExported is set where the limit of any container is known: one without has none.
@@ -181,7 +181,7 @@ func (k *killDetector) observe(ctx context.Context, from, to time.Time) ([]obser
 	out := make([]observation, whole, whole+1)
 	for i := range out {
 		at := from.Add(time.Duration(i) * k.step)
-		out[i] = newObservation(at, at.Add(k.step))
+		out[i] = newObservation(at)
 	}
 
 	if whole > 0 {
@@ -208,7 +208,7 @@ func (k *killDetector) observe(ctx context.Context, from, to time.Time) ([]obser
 		return out, nil
 	}
 
-	last := newObservation(restStart, to)
+	last := newObservation(restStart)
 	err := k.events.eachBatch(ctx, k.in, func(matchers []Matcher) error {
 		list, err := k.events.Instant(ctx, k.events.expr.oomKills(rest, matchers), to)
 		for _, sample := range list {
@@ -221,8 +221,8 @@ func (k *killDetector) observe(ctx context.Context, from, to time.Time) ([]obser
 	return append(out, last), err
 }
 
-func newObservation(at, end time.Time) observation {
-	return observation{at: at, end: end, restarts: map[runKey]float64{}, limits: map[rowKey]float64{}}
+func newObservation(at time.Time) observation {
+	return observation{at: at, restarts: map[runKey]float64{}, limits: map[rowKey]float64{}}
 }
 
 // add adds a value of the query of kills.
