@@ -186,7 +186,8 @@ func (d *diagnosis) checkClusters(mixed error) {
 func mayBeAbsent(metric string) bool {
 	return slices.Contains([]string{
 		"kube_job_owner", "kube_replicaset_owner", "kube_horizontalpodautoscaler_info", "kube_horizontalpodautoscaler_spec_target_metric",
-		"kube_pod_container_status_last_terminated_reason",
+		"kube_pod_container_status_last_terminated_reason", "kube_pod_container_status_terminated_reason",
+		"kube_pod_init_container_status_last_terminated_reason", "kube_pod_init_container_status_restarts_total",
 	}, metric)
 }
 
