@@ -12,6 +12,8 @@ const (
 	// limitTolerance and nodeTolerance are the factors by which a rate may exceed a limit or a node: it is extrapolated to its window.
 	limitTolerance = 1.1
 	nodeTolerance  = 1.01
+	// unenforcedShare is the share of the samples of a day above a limit from which the limit is not enforced.
+	unenforcedShare = 0.05
 )
 
 // CapacityReader reads what nodes and limits could give to containers at times of the past.
@@ -105,6 +107,38 @@ func (c *Capacities) Limit(key ContainerKey, resource UsageKind, at time.Time) f
 	return largest
 }
 
+// Bound returns the value above which a sample of a chunk cannot be a measurement; 0 if that is unknown. A limit that more than a few samples
+// exceed is not enforced, as by a kubelet without CFS quotas, so that the node counts.
+func (c *Capacities) Bound(chunk Chunk, resource UsageKind) float64 {
+	most := c.Most(chunk.Key, resource, chunk.Series.Start)
+	above := 0
+	known := 0
+	for _, v := range chunk.Series.Values {
+		if v >= 0 {
+			known++
+		}
+		if v > most {
+			above++
+		}
+	}
+
+	if most > 0 && float64(above) > unenforcedShare*float64(known) && above > 1 {
+		return c.node(chunk.Key, resource)
+	}
+
+	return most
+}
+
+// node returns what the node of a container has, or any node where its own is unknown.
+func (c *Capacities) node(key ContainerKey, resource UsageKind) float64 {
+	most := c.Nodes[key.Node].of(resource)
+	if most == 0 {
+		most = c.Largest.of(resource)
+	}
+
+	return most * nodeTolerance
+}
+
 // Most returns what a container could use at most on the day of a time: what its node has, or any node where its own is unknown, and its
 // limit with a tolerance; 0 if both are unknown.
 func (c *Capacities) Most(key ContainerKey, resource UsageKind, at time.Time) float64 {
@@ -112,12 +146,7 @@ func (c *Capacities) Most(key ContainerKey, resource UsageKind, at time.Time) fl
 		return 0
 	}
 
-	most := c.Nodes[key.Node].of(resource)
-	if most == 0 {
-		most = c.Largest.of(resource)
-	}
-
-	most *= nodeTolerance
+	most := c.node(key, resource)
 	if limit := limitTolerance * c.Limit(key, resource, at); limit > 0 && (most == 0 || limit < most) {
 		return limit
 	}

@@ -71,7 +71,7 @@ func (s *sizer) weeklyPeak(days []*Day) {
 		return
 	}
 
-	s.flag(FlagWeeklyPeak, fmt.Sprintf("each %s (UTC, %d days) uses up to %s, %.1f hours a day above the request; to cover it costs %s more all week, "+
+	s.flag(FlagWeeklyPeak, fmt.Sprintf("each %s (UTC, %d days) uses up to %s of CPU, %.1f hours a day above the request; to cover it costs %s more all week, "+
 		"not to cover it withholds up to %s of the need in these hours", strings.Join(names, " and "), count, Cores.format(required), hours/float64(count),
 		Cores.format(required-s.value), percent(units.Ratio(1-s.value/required))))
 }

@@ -260,7 +260,7 @@ func (u *Usage) addChunk(profile *rightsize.Profile, c metrics.Chunk, resource m
 		Pod:      c.Key.Pod,
 		Series:   c.Series,
 		Started:  started,
-		Capacity: u.capacities.Most(c.Key, resource, c.Series.Start),
+		Capacity: u.capacities.Bound(c, resource),
 		Limit:    u.capacities.Limit(c.Key, resource, c.Series.Start),
 		Reaction: u.reaction,
 	}

@@ -77,7 +77,7 @@ func plausible(capacities *metrics.Capacities, c metrics.Chunk, resource metrics
 		unit = rightsize.Cores
 	}
 
-	out, _ := rightsize.Plausible(c.Series, unit, capacities.Most(c.Key, resource, c.Series.Start))
+	out, _ := rightsize.Plausible(c.Series, unit, capacities.Bound(c, resource))
 	return out
 }
 
