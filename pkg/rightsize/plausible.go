@@ -69,7 +69,7 @@ func plausibleBound(values []float64, unit Unit, capacity float64) float64 {
 	}
 
 	if capacity > 0 {
-		return min(capacity, largest)
+		return capacity
 	}
 
 	if !slices.ContainsFunc(values, func(v float64) bool { return v > outlier }) {

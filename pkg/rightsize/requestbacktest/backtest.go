@@ -13,6 +13,7 @@ package requestbacktest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -142,7 +143,13 @@ func scoreSeries(named Named, rules []Rule, resource units.Resource) ([]Score, e
 	}
 
 	profile := rightsize.NewProfile()
-	use := rightsize.Usage{Pod: named.Name, Series: s, Reaction: calibrate.DefaultSettings().Reaction}
+	use := rightsize.Usage{
+		Pod:      named.Name,
+		Series:   s,
+		Reaction: calibrate.DefaultSettings().Reaction,
+		Capacity: math.Inf(1), // Series may have any unit, and all samples are scored.
+	}
+
 	var counted int
 	if resource == units.Memory {
 		counted = profile.AddMemory(use)
