@@ -348,7 +348,8 @@ externalRules:
 	}
 
 	want := []promadapter.IneffectiveRule{
-		{Rule: "rules[2]", Reason: promadapter.ReasonRefused}, {Rule: "rules[1]", Reason: promadapter.ReasonNoSeries},
+		{Rule: "rules[2]", Reason: promadapter.ReasonRefused},
+		{Rule: "rules[1]", Reason: promadapter.ReasonNoSeries},
 		{Rule: "externalRules[0]", Reason: promadapter.ReasonNoMatch},
 	}
 	if got := rules.Ineffective(listing); !slices.Equal(got, want) {

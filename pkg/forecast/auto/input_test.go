@@ -114,9 +114,16 @@ func TestForecast_ScaleOfOneModel(t *testing.T) {
 // TestForecast_ChangeOfClocks checks that the days around a change of clocks have the opening hour of the zone.
 func TestForecast_ChangeOfClocks(t *testing.T) {
 	for _, c := range []struct{ zone, origin string }{
-		{"Europe/Berlin", "2026-03-28T12:00:00Z"}, {"Europe/Berlin", "2026-03-29T07:00:00Z"}, {"Europe/Berlin", "2026-03-30T00:00:00Z"}, {"Europe/Berlin", "2026-04-02T18:00:00Z"},
-		{"Europe/Berlin", "2026-10-24T12:00:00Z"}, {"Europe/Berlin", "2026-10-25T09:00:00Z"}, {"Europe/Berlin", "2026-10-27T00:00:00Z"},
-		{"America/New_York", "2026-03-08T20:00:00Z"}, {"Australia/Lord_Howe", "2026-04-05T12:00:00Z"}, {"Asia/Kathmandu", "2026-04-05T12:00:00Z"},
+		{"Europe/Berlin", "2026-03-28T12:00:00Z"},
+		{"Europe/Berlin", "2026-03-29T07:00:00Z"},
+		{"Europe/Berlin", "2026-03-30T00:00:00Z"},
+		{"Europe/Berlin", "2026-04-02T18:00:00Z"},
+		{"Europe/Berlin", "2026-10-24T12:00:00Z"},
+		{"Europe/Berlin", "2026-10-25T09:00:00Z"},
+		{"Europe/Berlin", "2026-10-27T00:00:00Z"},
+		{"America/New_York", "2026-03-08T20:00:00Z"},
+		{"Australia/Lord_Howe", "2026-04-05T12:00:00Z"},
+		{"Asia/Kathmandu", "2026-04-05T12:00:00Z"},
 	} {
 		zone, err := time.LoadLocation(c.zone)
 		if err != nil {
