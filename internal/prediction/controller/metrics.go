@@ -17,13 +17,15 @@ import (
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/component/seriesguard"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/prediction/predictor"
 )
 
 // Metrics exports the forecasts and accuracy of existing TimeSeriesPredictions. The series of an object are removed
 // with it.
 type Metrics struct {
-	accuracy func(predictor.Key) predictor.Accuracy
+	accuracy        func(predictor.Key) predictor.Accuracy
+	systemNamespace string
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName][]metricSamples
@@ -56,9 +58,13 @@ var (
 		[]string{"targetKind", "targetName", "targetNamespace", "resourceIdentifier", "algorithm"}, nil)
 )
 
-// NewMetrics returns a collector.
-func NewMetrics(accuracy func(predictor.Key) predictor.Accuracy) *Metrics {
-	return &Metrics{accuracy: accuracy, objects: map[types.NamespacedName][]metricSamples{}}
+// NewMetrics returns a collector. Objects in Crane's namespace may forecast targets elsewhere, and such without a namespace.
+func NewMetrics(accuracy func(predictor.Key) predictor.Accuracy, systemNamespace string) *Metrics {
+	return &Metrics{
+		accuracy:        accuracy,
+		systemNamespace: systemNamespace,
+		objects:         map[types.NamespacedName][]metricSamples{},
+	}
 }
 
 // observe stores the values of an object's status.
@@ -86,6 +92,10 @@ func (m *Metrics) observe(
 
 		sample.scaling = status.PredictionMetrics[i].Scaling
 		sample.forecast, sample.hasForecast = forecastAt(status.PredictionMetrics[i], now)
+
+		var exported bool
+		sample.namespace, exported = workload.ExportedNamespace(tsp.Namespace, sample.namespace, m.systemNamespace)
+		sample.hasForecast = sample.hasForecast && exported
 		all[i] = sample
 	}
 

@@ -56,7 +56,7 @@ func TestChoiceOf(t *testing.T) {
 func TestScalingMetrics(t *testing.T) {
 	m := NewMetrics(func(predictor.Key) predictor.Accuracy {
 		return predictor.Accuracy{WAPE: math.NaN(), Coverage: math.NaN(), Skill: math.NaN()}
-	})
+	}, "crane-system")
 
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(m); err != nil {

@@ -120,7 +120,7 @@ func newBench(t *testing.T) *fixture {
 	return &fixture{
 		Reconciler: &Reconciler{
 			Client:    fake.NewClientBuilder().WithScheme(scheme).WithObjects(tsp).WithStatusSubresource(tsp).Build(),
-			Predictor: p, Selector: testSelector(t), Metrics: NewMetrics(p.Accuracy), Frequency: 30 * time.Second, Clock: clock,
+			Predictor: p, Selector: testSelector(t), Metrics: NewMetrics(p.Accuracy, "crane-system"), Frequency: 30 * time.Second, Clock: clock,
 		},
 		predictor: p, clock: clock, tsp: tsp,
 	}

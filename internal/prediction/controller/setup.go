@@ -42,7 +42,7 @@ type Config struct {
 
 // AddToManager adds the controller of TimeSeriesPredictions to a manager that has not started.
 func AddToManager(mgr manager.Manager, cfg Config) error {
-	metrics := NewMetrics(cfg.Predictor.Accuracy)
+	metrics := NewMetrics(cfg.Predictor.Accuracy, cfg.SystemNamespace)
 	if err := cfg.Registry.Register(metrics); err != nil {
 		return fmt.Errorf("registering the metrics of predictions: %w", err)
 	}

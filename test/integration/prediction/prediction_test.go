@@ -116,7 +116,7 @@ func TestForecasts(t *testing.T) {
 		for _, want := range []string{
 			`crane_prediction_coverage_ratio{name="periodic",namespace="shop",resource_identifier="resource.cpu"} `,
 			`crane_prediction_wape_ratio{name="mixed",namespace="shop",resource_identifier="zones"} `,
-			`crane_prediction_tsp{algorithm="dsp",resourceIdentifier="resource.cpu",targetKind="Deployment",targetName="new",targetNamespace=""} `,
+			`crane_prediction_tsp{algorithm="dsp",resourceIdentifier="resource.cpu",targetKind="Deployment",targetName="new",targetNamespace="shop"} `,
 			"crane_predictor_coverage_ratio ", "crane_predictor_skill_ratio ",
 		} {
 			if !strings.Contains(page, want) {

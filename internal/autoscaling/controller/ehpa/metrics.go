@@ -25,6 +25,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/component/seriesguard"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/promadapter"
 )
 
@@ -67,9 +68,11 @@ type Metrics struct {
 	Zones *scalingmetric.Zones
 	// Elected is closed once this replica is the leader. The others export nothing, so that sums over replicas are right.
 	Elected <-chan struct{}
-	// Rules returns the rules of prometheus-adapter's configuration.
-	Rules func() ListedRules
-	Clock clock.PassiveClock
+	// RuleErrors returns the problem of prometheus-adapter's configuration, nil for none.
+	RuleErrors func() error
+	// SystemNamespace is Crane's, whose objects may forecast targets of other namespaces and of the cluster.
+	SystemNamespace string
+	Clock      clock.PassiveClock
 
 	mu     sync.Mutex
 	scaled map[types.NamespacedName]map[string]int // by the value of the label type
@@ -180,8 +183,9 @@ func (m *Metrics) collectPredictions(ctx context.Context, ch chan<- prometheus.M
 			algorithm := cmp.Or(spec.Algorithm.AlgorithmType, predictionv1alpha1.AlgorithmTypeAuto)
 
 			ref := tsp.Spec.TargetRef
-			labels := [5]string{ref.Kind, ref.Name, ref.Namespace, spec.ResourceIdentifier, string(algorithm)}
-			if seen[labels] {
+			namespace, exported := workload.ExportedNamespace(tsp.Namespace, ref.Namespace, m.SystemNamespace)
+			labels := [5]string{ref.Kind, ref.Name, namespace, spec.ResourceIdentifier, string(algorithm)}
+			if !exported || seen[labels] {
 				continue
 			}
 
@@ -207,7 +211,7 @@ func firstOf(a, b bool) int {
 
 // targetsOwnNamespace reports whether a TimeSeriesPrediction is in the namespace of its target. Others must not replace its series.
 func targetsOwnNamespace(tsp *predictionv1alpha1.TimeSeriesPrediction) bool {
-	return tsp.Spec.TargetRef.Namespace == tsp.Namespace
+	return cmp.Or(tsp.Spec.TargetRef.Namespace, tsp.Namespace) == tsp.Namespace
 }
 
 // servesHPA reports whether the metric adapter serves the forecasts of a TimeSeriesPrediction.

@@ -122,6 +122,14 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("after the window: %s, want 2 replicas", got)
 	}
 
+	// A forecast from another namespace does not take the place of one that is gone.
+	if err := b.Client.DeleteAllOf(t.Context(), &predictionv1alpha1.TimeSeriesPrediction{}, client.InNamespace("shop")); err != nil {
+		t.Fatal(err)
+	}
+	if got := exported(t, m); strings.Contains(got, "crane_autoscaling_prediction") {
+		t.Errorf("without a forecast in the namespace of the target: %s, want no forecast", got)
+	}
+
 	for _, o := range []client.Object{
 		&scaler{}, &autoscalingv2.HorizontalPodAutoscaler{}, &predictionv1alpha1.TimeSeriesPrediction{},
 	} {

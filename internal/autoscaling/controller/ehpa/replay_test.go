@@ -200,7 +200,7 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 		b.clock.SetTime(time.Now())
 
 		got := &clusterScaler{Reactive: reactive, t: t, fixture: b, predictions: &controller.Reconciler{
-			Client: b.Client, Predictor: owner, Metrics: controller.NewMetrics(owner.Accuracy), Frequency: 30 * time.Second, Clock: b.clock,
+			Client: b.Client, Predictor: owner, Metrics: controller.NewMetrics(owner.Accuracy, "crane-system"), Frequency: 30 * time.Second, Clock: b.clock,
 		}}
 		b.reconcile(t, "web")
 		b.reconcile(t, "web")

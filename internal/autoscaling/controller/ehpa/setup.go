@@ -54,6 +54,10 @@ type Config struct {
 	ProbeInterval, ProbeGracePeriod time.Duration
 	// Changed triggers a reconcile of all autoscalers, for instance after a change of rules.
 	Changed chan event.TypedGenericEvent[client.Object]
+	// RuleErrors returns the problem of prometheus-adapter's configuration, nil for none.
+	RuleErrors func() error
+	// SystemNamespace is Crane's own.
+	SystemNamespace string
 	// Registry registers the metrics.
 	Registry prometheus.Registerer
 	Clock    clock.WithTicker
@@ -136,11 +140,12 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 // addMetrics registers the metrics and adds the watch that counts scalings.
 func addMetrics(mgr manager.Manager, cfg Config) error {
 	m := &Metrics{
-		Reader:  mgr.GetClient(),
-		Zones:   cfg.Settings.Zones,
-		Elected: mgr.Elected(),
-		Rules:   cfg.Queries.Rules,
-		Clock:   cfg.Clock,
+		Reader:          mgr.GetClient(),
+		Zones:           cfg.Settings.Zones,
+		Elected:         mgr.Elected(),
+		RuleErrors:      cfg.RuleErrors,
+		SystemNamespace: cfg.SystemNamespace,
+		Clock:           cfg.Clock,
 	}
 
 	if err := cfg.Registry.Register(m); err != nil {
