@@ -108,8 +108,8 @@ func (c *cluster) asked() []string {
 
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	if rest, ok := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/"); ok {
-		namespace, _, _ := strings.Cut(rest, "/")
+	if path, ok := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/"); ok {
+		namespace, _, _ := strings.Cut(path, "/")
 		c.mu.Lock()
 		c.namespaces = append(c.namespaces, namespace)
 		c.mu.Unlock()

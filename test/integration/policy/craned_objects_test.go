@@ -28,8 +28,8 @@ func TestCranedConfigMaps(t *testing.T) {
 	}
 
 	awaitRefused(t, policy, func(ctx context.Context) error {
-		any := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", GenerateName: "oom-record"}}
-		return craned.Create(ctx, any, client.DryRunAll)
+		generated := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", GenerateName: "oom-record"}}
+		return craned.Create(ctx, generated, client.DryRunAll)
 	})
 
 	for _, name := range []string{"oom-record", "oom-record-unreadable", "crane-savings", "crane-opt-outs"} {
