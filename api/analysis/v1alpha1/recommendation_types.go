@@ -122,6 +122,8 @@ type RecommendationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.kind) && size(self.kind) > 0",fieldPath=".kind",reason="FieldValueRequired",message="the kind of the target is required"
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0",fieldPath=".name",reason="FieldValueRequired",message="the name of the target is required"
 	// +kubebuilder:validation:XValidation:rule="(!has(self.kind) || size(self.kind) <= 253) && (!has(self.name) || size(self.name) <= 253) && (!has(self.namespace) || size(self.namespace) <= 253) && (!has(self.apiVersion) || size(self.apiVersion) <= 317)",message="kind, name and namespace have at most 253 characters, apiVersion 317"
+	// +kubebuilder:validation:XValidation:rule="(!has(self.name) || self.name == '' || self.name.matches('^[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?$'))",fieldPath=".name",message="a name has letters, digits and the characters . _ : -"
+	// +kubebuilder:validation:XValidation:rule="(!has(self.kind) || self.kind.matches('^[A-Za-z0-9-]*$')) && (!has(self.apiVersion) || self.apiVersion.matches('^[A-Za-z0-9./-]*$'))",message="kind and apiVersion have the characters that Kubernetes allows in them"
 	TargetRef corev1.ObjectReference `json:"targetRef"`
 
 	// Type is the recommender's name: Resource, Replicas, HPA, IdleNode, Volume, Service, or a custom recommender.

@@ -97,6 +97,8 @@ type TimeSeriesPredictionSpec struct {
 	// for a resourceQuery. In the template of a ClusterNodePrediction it is omitted: the target is the node.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="(!has(self.kind) || size(self.kind) <= 253) && (!has(self.name) || size(self.name) <= 253) && (!has(self.namespace) || size(self.namespace) <= 253) && (!has(self.apiVersion) || size(self.apiVersion) <= 317)",message="kind, name and namespace have at most 253 characters, apiVersion 317"
+	// +kubebuilder:validation:XValidation:rule="(!has(self.name) || self.name == '' || self.name.matches('^[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?$'))",fieldPath=".name",message="a name has letters, digits and the characters . _ : -"
+	// +kubebuilder:validation:XValidation:rule="(!has(self.kind) || self.kind.matches('^[A-Za-z0-9-]*$')) && (!has(self.apiVersion) || self.apiVersion.matches('^[A-Za-z0-9./-]*$'))",message="kind and apiVersion have the characters that Kubernetes allows in them"
 	TargetRef *corev1.ObjectReference `json:"targetRef,omitempty"`
 
 	// QueryScope is Namespace (series and targets of the namespace of this object) or Cluster (all). It applies where craned
