@@ -28,7 +28,7 @@ func killKinds() []Kind {
 	return append(kinds,
 		Kind{Name: "old kill while kube-state-metrics restarts", Minimum: 1, process: killedBetween, damage: sawTooth, expect: killedAtLimit},
 		Kind{Name: "kube-state-metrics restarts", Minimum: 1, damage: restartsOfState},
-		Kind{Name: "heap limit in the image", process: javaProcess, damage: heapMetrics, expect: func(w *Workload) Expectation {
+		Kind{Name: "heap limit in the image", Minimum: 1, process: javaProcess, damage: heapMetrics, expect: func(w *Workload) Expectation {
 			return Expectation{Memory: Span{0.75 * w.Limit, 1.1 * w.Limit}}
 		}},
 	)

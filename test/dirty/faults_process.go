@@ -16,7 +16,7 @@ import (
 func processKinds() []Kind {
 	return []Kind{
 		{Name: "new pods each day", Minimum: 1, process: rollouts},
-		{Name: "part time", process: partTime},
+		{Name: "part time", Minimum: 1, process: partTime},
 		{Name: "weekly peak", process: weeklyPeak, expect: func(w *Workload) Expectation {
 			return Expectation{CPU: Span{0.85 * w.cpu, 8 * w.cpu}, Covered: 0.85 * w.peak, Named: []string{"peak", "day each week", "every ", "target-missed"}}
 		}},
