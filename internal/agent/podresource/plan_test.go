@@ -79,11 +79,13 @@ func TestPlan(t *testing.T) {
 			newPod("u", newContainer("1", "elastic-cpu=2", "memory=1Gi")), groupTarget{elasticrequest.Amounts{CPU: 2000}, 2000, true}, groupTarget{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000},
 		},
 		"cpu and memory of the pod as a whole": {
-			withPodResources(newPod("u", newContainer("1", "elastic-cpu=1", "elastic-memory=1Gi")), "2", "4Gi"), groupTarget{},
+			withPodResources(newPod("u", newContainer("1", "elastic-cpu=1", "elastic-memory=1Gi")), "2", "4Gi"),
+			groupTarget{},
 			groupTarget{limits: elasticrequest.Amounts{CPU: 2000, Memory: 4 * gi}, weight: 1000},
 		},
 		"memory of the pod as a whole": {
-			withPodResources(newPod("u", newContainer("1", "elastic-cpu=2")), "0", "4Gi"), groupTarget{elasticrequest.Amounts{CPU: 2000}, 2000, true},
+			withPodResources(newPod("u", newContainer("1", "elastic-cpu=2")), "0", "4Gi"),
+			groupTarget{elasticrequest.Amounts{CPU: 2000}, 2000, true},
 			groupTarget{limits: elasticrequest.Amounts{CPU: 2000}, weight: 2000},
 		},
 	} {
