@@ -144,11 +144,20 @@ func (o *Observer) collectNode() {
 
 // readPressure reads a file of /proc/pressure. One that exists and cannot be read, as with psi=0, is no problem.
 func readPressure(o *Observer, subject string, f *host.File) Known[host.Pressure] {
-	if _, err := o.reader.Read(f); err != nil && (errors.Is(err, host.ErrUnsupported) || !errors.Is(err, host.ErrGone)) {
+	content, err := o.reader.Read(f)
+	if err != nil && (errors.Is(err, host.ErrUnsupported) || !errors.Is(err, host.ErrGone)) {
 		return Known[host.Pressure]{}
 	}
 
-	return readFile(o, subject, f, host.ParsePressure)
+	if err == nil {
+		var p host.Pressure
+		if p, err = host.ParsePressure(content); err == nil {
+			return known(p)
+		}
+	}
+
+	o.recordProblem(subject, err)
+	return Known[host.Pressure]{}
 }
 
 // computeNodeCPU returns the share of busy ticks times the number of CPUs. The kernel's idle times may decrease slightly; the value is
