@@ -26,7 +26,7 @@ type CapacityReader interface {
 // Amounts are amounts of CPU, in cores, and memory, in bytes; 0 where unknown.
 type Amounts struct{ CPU, Memory float64 }
 
-func (a Amounts) of(resource UsageKind) float64 {
+func (a Amounts) amount(resource UsageKind) float64 {
 	if resource == CPU {
 		return a.CPU
 	}
@@ -100,7 +100,7 @@ func (c *Capacities) Limit(key ContainerKey, resource UsageKind, at time.Time) f
 	largest := 0.0
 	for _, s := range c.limits[limitedContainer{key.Workload.Namespace, key.Pod, key.Container}] {
 		if s.from.Before(to) && s.to.After(from) {
-			largest = max(largest, s.limits.of(resource))
+			largest = max(largest, s.limits.amount(resource))
 		}
 	}
 
@@ -131,9 +131,9 @@ func (c *Capacities) Bound(chunk Chunk, resource UsageKind) float64 {
 
 // node returns what the node of a container has, or any node where its own is unknown.
 func (c *Capacities) node(key ContainerKey, resource UsageKind) float64 {
-	most := c.Nodes[key.Node].of(resource)
+	most := c.Nodes[key.Node].amount(resource)
 	if most == 0 {
-		most = c.Largest.of(resource)
+		most = c.Largest.amount(resource)
 	}
 
 	return most * nodeTolerance

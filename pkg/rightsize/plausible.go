@@ -102,10 +102,10 @@ func plausibleBound(values []float64, unit Unit, capacity float64) float64 {
 }
 
 // implausible flags samples that do not count.
-func (s *sizer) implausible(days []*Day, of func(*Day) Implausible) {
+func (s *sizer) implausible(days []*Day, countOf func(*Day) Implausible) {
 	var all Implausible
 	for _, d := range days {
-		all.merge(of(d))
+		all.merge(countOf(d))
 	}
 
 	if all.Count == 0 {
