@@ -139,7 +139,6 @@ func addAutoscaling(ctx context.Context, d *dependencies) error {
 		ProbeGracePeriod: d.Autoscaling.Grace,
 		Mapper:           d.mapper,
 		Changed:          changed,
-		RuleErrors:       rules.Problem,
 		SystemNamespace:  d.Namespace,
 		Registry:         metricsRegistry(),
 		Clock:            wallclock.New(),

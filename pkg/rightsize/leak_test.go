@@ -123,7 +123,8 @@ func TestRecommend_NeededReplicaIsNoLeak(t *testing.T) {
 func dailyPods(days, count int) (pods []struct {
 	from    time.Duration
 	minutes int
-}) {
+},
+) {
 	for i := range days * count {
 		pods = append(pods, struct {
 			from    time.Duration

@@ -145,8 +145,8 @@ func (c *Checker) Check(ctx context.Context, check targetsnapshot.PodCheck) (ref
 	}
 
 	namespace := check.Next.Namespace
-	if known, ok := c.known(namespace, key); ok {
-		return known.refused, known.unknown
+	if cached, ok := c.known(namespace, key); ok {
+		return cached.refused, cached.unknown
 	}
 
 	if !c.spend(namespace) {

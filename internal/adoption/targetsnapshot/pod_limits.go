@@ -115,10 +115,10 @@ func (s *TargetSnapshot) boundDesiredSize(in *adoption.Input) {
 		return
 	}
 
-	bounded := TemplateSize(goal, in.DesiredSize)
+	goalTemplate := TemplateSize(goal, in.DesiredSize)
 	desired := in.DesiredSize.Clone()
 	for name, r := range desired.Containers {
-		to := bounded.Containers[name]
+		to := goalTemplate.Containers[name]
 		desired.Containers[name] = rightsize.Resources{
 			CPURequest:    replaceSet(r.CPURequest, to.CPURequest),
 			CPULimit:      replaceSet(r.CPULimit, to.CPULimit),
@@ -167,7 +167,7 @@ func (r SnapshotReader) Decide(ctx context.Context, s *TargetSnapshot, in adopti
 
 // remarkUnchecked adds a remark on what was not checked about new pods.
 func (r SnapshotReader) remarkUnchecked(plan adoption.Plan) adoption.Plan {
-	if _, given := plan.State.NewPodSize(); !given {
+	if _, hasSize := plan.State.NewPodSize(); !hasSize {
 		return plan
 	}
 
@@ -193,15 +193,15 @@ func changesSize(before, after adoption.State) bool {
 		return false
 	}
 
-	given, _ := after.NewPodSize()
-	had, _ := before.NewPodSize()
+	sizeAfter, _ := after.NewPodSize()
+	sizeBefore, _ := before.NewPodSize()
 
 	// A rollback and a return to the original size are not up for discussion.
 	if after.Phase == adoption.RollingBack || after.Phase == adoption.Held || after.Current.Equal(after.Original) {
 		return false
 	}
 
-	return !after.Current.Equal(before.Current) || !given.Equal(had)
+	return !after.Current.Equal(before.Current) || !sizeAfter.Equal(sizeBefore)
 }
 
 // checkSize returns why pods of the size of a state would be refused, or why that is unknown.
@@ -211,8 +211,8 @@ func (r SnapshotReader) checkSize(ctx context.Context, s *TargetSnapshot, in ado
 	}
 
 	present := s.newPod()
-	size, given := in.State.NewPodSize()
-	if !given {
+	size, hasSize := in.State.NewPodSize()
+	if !hasSize {
 		size = state.Original
 	}
 	ApplySize(&present.Spec, size)

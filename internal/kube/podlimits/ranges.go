@@ -71,7 +71,7 @@ func amountsRefusal(item corev1.LimitRangeItem, requests, limits corev1.Resource
 		request, hasRequest := requests[name]
 		limit, hasLimit := limits[name]
 
-		if least, bounded := item.Min[name]; bounded {
+		if least, isSet := item.Min[name]; isSet {
 			switch {
 			case !hasRequest || request.Cmp(least) < 0:
 				return fmt.Sprintf("requests %s %s, and %s is the minimum", name, textOf(request, hasRequest), least.String())
@@ -80,7 +80,7 @@ func amountsRefusal(item corev1.LimitRangeItem, requests, limits corev1.Resource
 			}
 		}
 
-		if most, bounded := item.Max[name]; bounded {
+		if most, isSet := item.Max[name]; isSet {
 			switch {
 			case !hasLimit || limit.Cmp(most) > 0:
 				return fmt.Sprintf("has a limit of %s %s, and %s is the maximum", name, textOf(limit, hasLimit), most.String())
@@ -89,7 +89,7 @@ func amountsRefusal(item corev1.LimitRangeItem, requests, limits corev1.Resource
 			}
 		}
 
-		if ratio, bounded := item.MaxLimitRequestRatio[name]; bounded {
+		if ratio, isSet := item.MaxLimitRequestRatio[name]; isSet {
 			if request.Sign() <= 0 || limit.Sign() <= 0 || limit.AsApproximateFloat64() > ratio.AsApproximateFloat64()*request.AsApproximateFloat64() {
 				return fmt.Sprintf("has a limit of %s %s at a request of %s, and %s times the request is the maximum", name,
 					textOf(limit, hasLimit), textOf(request, hasRequest), ratio.String())

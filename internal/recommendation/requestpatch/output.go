@@ -148,7 +148,7 @@ type jsonOperation struct {
 func WriteJSONPatch(out, notes io.Writer, r *sizereport.Report) error {
 	return writePatches(notes, r, false, func(patches []patch) error {
 		for _, note := range refusalNotes(patches) { // JSON has no comments.
-			fmt.Fprintln(notes, note)
+			termtext.Fprintln(notes, note)
 		}
 
 		all := make([]jsonPatch, 0, len(patches))

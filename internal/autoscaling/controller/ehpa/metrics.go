@@ -68,11 +68,11 @@ type Metrics struct {
 	Zones *scalingmetric.Zones
 	// Elected is closed once this replica is the leader. The others export nothing, so that sums over replicas are right.
 	Elected <-chan struct{}
-	// RuleErrors returns the problem of prometheus-adapter's configuration, nil for none.
-	RuleErrors func() error
+	// Rules returns the rules of prometheus-adapter's configuration.
+	Rules func() ListedRules
 	// SystemNamespace is Crane's, whose objects may forecast targets of other namespaces and of the cluster.
 	SystemNamespace string
-	Clock      clock.PassiveClock
+	Clock           clock.PassiveClock
 
 	mu     sync.Mutex
 	scaled map[types.NamespacedName]map[string]int // by the value of the label type

@@ -54,8 +54,6 @@ type Config struct {
 	ProbeInterval, ProbeGracePeriod time.Duration
 	// Changed triggers a reconcile of all autoscalers, for instance after a change of rules.
 	Changed chan event.TypedGenericEvent[client.Object]
-	// RuleErrors returns the problem of prometheus-adapter's configuration, nil for none.
-	RuleErrors func() error
 	// SystemNamespace is Crane's own.
 	SystemNamespace string
 	// Registry registers the metrics.
@@ -143,7 +141,7 @@ func addMetrics(mgr manager.Manager, cfg Config) error {
 		Reader:          mgr.GetClient(),
 		Zones:           cfg.Settings.Zones,
 		Elected:         mgr.Elected(),
-		RuleErrors:      cfg.RuleErrors,
+		Rules:           cfg.Queries.Rules,
 		SystemNamespace: cfg.SystemNamespace,
 		Clock:           cfg.Clock,
 	}

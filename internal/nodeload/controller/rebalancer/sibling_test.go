@@ -18,7 +18,7 @@ func TestSiblingNotReady(t *testing.T) {
 	for status, wantBlocked := range map[corev1.ConditionStatus]bool{corev1.ConditionTrue: false, corev1.ConditionFalse: true} {
 		s := &snapshot{
 			nodes: make([]corev1.Node, 2), used: []corev1.ResourceList{{}, {}}, pods: make([]int64, 2), arriving: make([]nodeload.Arrivals, 2),
-			requested: make([]nodeload.Amount, 2), onHot: map[int][]*corev1.Pod{}, running: map[string]int{},
+			requested: make([]nodeload.Amount, 2), onHot: map[int][]*corev1.Pod{}, ready: map[string]int{},
 		}
 		ready := func(p *corev1.Pod, status corev1.ConditionStatus) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
@@ -31,11 +31,11 @@ func TestSiblingNotReady(t *testing.T) {
 
 		s.add(healthy, 0, true, time.Minute, time.Now())
 		s.add(sibling, 1, false, time.Minute, time.Now())
-		n := s.running[workloadOf(healthy)]
+		n := s.ready[workloadOf(healthy)]
 		var none optout.Set
 		why := blockReason(healthy, DefaultSettings().Schedulers, func(string) bool { return false }, none.Excludes, n)
 		if (why != "") != wantBlocked {
-			t.Errorf("blockReason with a sibling that is ready: %s = %q with %d running, want a reason: %t", status, why, n, wantBlocked)
+			t.Errorf("blockReason with a sibling that is ready: %s = %q with %d ready, want a reason: %t", status, why, n, wantBlocked)
 		}
 	}
 }

@@ -6,7 +6,6 @@ package rebalancer
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -117,8 +116,8 @@ func (s *snapshot) add(pod *corev1.Pod, node int, hot bool, horizon time.Duratio
 
 	s.requested[node].CPU += amount.CPU
 	s.requested[node].Memory += amount.Memory
-	if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil && !isNotReady(pod) {
-		s.running[workloadOf(pod)]++
+	if eviction.IsReady(pod) {
+		s.ready[workloadOf(pod)]++
 	}
 
 	var started time.Time
@@ -139,13 +138,6 @@ func (s *snapshot) add(pod *corev1.Pod, node int, hot bool, horizon time.Duratio
 	if hot {
 		s.onHot[node] = append(s.onHot[node], pod.DeepCopy()) // a copy, so that the page can be freed
 	}
-}
-
-// isNotReady reports whether a pod serves nothing, as in a crash loop, so that it does not stand in for a sibling that is moved.
-func isNotReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse
-	})
 }
 
 // affinityCopy returns the fields of a pod that its anti-affinity needs.
