@@ -149,16 +149,31 @@ type connKey struct{}
 
 // withConn returns a context with the connection of its requests.
 func withConn(ctx context.Context, conn net.Conn) context.Context {
-	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = wrapped.NetConn()
-	}
-
-	limited, ok := conn.(*limitedConn)
-	if !ok {
+	limited := limitedOf(conn)
+	if limited == nil {
 		return ctx
 	}
 
 	return context.WithValue(ctx, connKey{}, limited)
+}
+
+// limitedOf returns the connection of a limitListener below one of TLS; nil for any other connection.
+func limitedOf(conn net.Conn) *limitedConn {
+	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = wrapped.NetConn()
+	}
+
+	limited, _ := conn.(*limitedConn)
+	return limited
+}
+
+// release lets a connection give way to others when its answer is written. The end of the handler is too early: the server writes the
+// last part of an answer after it.
+func release(conn net.Conn, state http.ConnState) {
+	limited := limitedOf(conn)
+	if state == http.StateIdle && limited != nil {
+		limited.setServing(false)
+	}
 }
 
 // Keep keeps the connection of a request open, also beside many others, until the returned function is called.
@@ -172,12 +187,10 @@ func Keep(ctx context.Context) (release func()) {
 	return sync.OnceFunc(func() { limited.setServing(false) })
 }
 
-// keeping serves requests whose connections are kept until the end of the handler.
+// keeping serves requests whose connections are kept until release, or until the function of a Keep is called.
 func keeping(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		release := Keep(r.Context())
-		defer release()
-
+		_ = Keep(r.Context())
 		handler.ServeHTTP(w, r)
 	})
 }

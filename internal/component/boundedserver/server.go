@@ -38,6 +38,7 @@ func New(handler http.Handler, requestTimeout time.Duration) *http.Server {
 		WriteTimeout:      requestTimeout,
 		IdleTimeout:       idleTimeout,
 		ConnContext:       withConn,
+		ConnState:         release,
 	}
 }
 

@@ -31,11 +31,10 @@ func TestSiblingNotReady(t *testing.T) {
 
 		s.add(healthy, 0, true, time.Minute, time.Now())
 		s.add(sibling, 1, false, time.Minute, time.Now())
-		n := s.ready[workloadOf(healthy)]
 		var none optout.Set
-		why := blockReason(healthy, DefaultSettings().Schedulers, func(string) bool { return false }, none.Excludes, n)
+		why := blockReason(healthy, DefaultSettings().Schedulers, func(string) bool { return false }, none.Excludes, s.othersReady(healthy))
 		if (why != "") != wantBlocked {
-			t.Errorf("blockReason with a sibling that is ready: %s = %q with %d ready, want a reason: %t", status, why, n, wantBlocked)
+			t.Errorf("blockReason with a sibling that is ready: %s = %q, want a reason: %t", status, why, wantBlocked)
 		}
 	}
 }
