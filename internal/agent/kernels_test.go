@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,10 +83,8 @@ func (k kernelCase) apply(t *testing.T, dir string) {
 			return nil
 		}
 
-		for _, name := range k.without {
-			if filepath.Base(path) == name {
-				return os.Remove(path)
-			}
+		if slices.Contains(k.without, filepath.Base(path)) {
+			return os.Remove(path)
 		}
 
 		for _, part := range k.unreadable {

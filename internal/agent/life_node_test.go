@@ -93,11 +93,7 @@ type liveContainer struct {
 func liveOnce(t *testing.T, v1 bool, events []event) (violation string) {
 	t.Helper()
 
-	dir, err := os.MkdirTemp("", "life")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := t.TempDir()
 
 	defer func() {
 		if r := recover(); r != nil {
@@ -122,14 +118,14 @@ func liveOnce(t *testing.T, v1 bool, events []event) (violation string) {
 	return ""
 }
 
-func (l *lifeOf) fail(format string, args ...any) {
+func (l *lifeOf) failf(format string, args ...any) {
 	panic(violationError{fmt.Sprintf(format, args...)})
 }
 
 // must panics on errors of the test bed itself.
 func (l *lifeOf) must(err error) {
 	if err != nil {
-		l.fail("test bed: %v", err)
+		l.failf("test bed: %v", err)
 	}
 }
 
@@ -177,7 +173,7 @@ func (l *lifeOf) makeGroup(group string) {
 // Write implements act.FileWriter: the agent writes no file of a group that is gone.
 func (l *lifeOf) Write(file, value string) error {
 	if _, err := os.Stat(filepath.Dir(file)); err != nil {
-		l.fail("the agent writes %q to %s, whose group is gone", value, file)
+		l.failf("the agent writes %q to %s, whose group is gone", value, file)
 	}
 
 	return l.tree.Write(file, value)
@@ -363,7 +359,7 @@ func (l *lifeOf) start(p *livePod, name string, cpu float64) {
 	l.makeGroup(group)
 	for _, s := range l.settingsOf(p)[group] {
 		if err := l.writeSetting(group, s); err != nil {
-			l.fail("the runtime starts container %s of pod %s: %v", name, p.uid[:8], err)
+			l.failf("the runtime starts container %s of pod %s: %v", name, p.uid[:8], err)
 		}
 	}
 
@@ -431,7 +427,7 @@ func (l *lifeOf) stop(when string) {
 	l.must(errors.Join(l.agent.changes.UndoAll(), l.memory.UndoAll()))
 	l.sync()
 	if entries := append(l.agent.changes.Entries(), l.memory.Entries()...); len(entries) > 0 {
-		l.fail("%s: the journals have %+v, want none", when, entries)
+		l.failf("%s: the journals have %+v, want none", when, entries)
 	}
 
 	l.check(when)
@@ -544,7 +540,7 @@ func (l *lifeOf) sync() {
 				// The first attempt to lower a pod's quota on v1 fails until its containers have theirs.
 				l.refused[key]++
 				if l.refused[key] > 2*maxRefusals {
-					l.fail("the kubelet's write of %s to %s was refused %d times: %v", s.value, key, l.refused[key], err)
+					l.failf("the kubelet's write of %s to %s was refused %d times: %v", s.value, key, l.refused[key], err)
 				}
 			}
 		}
@@ -606,15 +602,15 @@ func (l *lifeOf) checkGroup(when, group string, entries []act.Entry, request int
 		case top != nil && isQuota && (l.isScaled(limit, top.Set) || l.isScaled(limit, top.Before)):
 		case (file == cgroup.FileWeight || file == cgroup.FileSharesV1) && l.isIdle(group):
 		default:
-			l.fail("%s: %s of %s is %q, neither the kubelet's %q nor in the journal: %+v", when, file, group, now, kubelets, top)
+			l.failf("%s: %s of %s is %q, neither the kubelet's %q nor in the journal: %+v", when, file, group, now, kubelets, top)
 		}
 
 		if bottom != nil && !cgroup.EqualSettings(file, bottom.Original, kubelets) && cgroup.EqualSettings(file, now, bottom.Set) && !isQuota {
-			l.fail("%s: %s of %s would be restored to %q, want the kubelet's %q", when, file, group, bottom.Original, kubelets)
+			l.failf("%s: %s of %s would be restored to %q, want the kubelet's %q", when, file, group, bottom.Original, kubelets)
 		}
 
 		if isQuota && !limit.Unlimited() && !cgroup.EqualSettings(file, now, kubelets) && int64(1000*limit.Cores()+1.5) < request && l.ticks%5 == 0 {
-			l.fail("%s: the quota of %s is %.0fm, below its effective request of %dm", when, group, 1000*limit.Cores(), request)
+			l.failf("%s: the quota of %s is %.0fm, below its effective request of %dm", when, group, 1000*limit.Cores(), request)
 		}
 	}
 }

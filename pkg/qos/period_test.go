@@ -27,9 +27,8 @@ func TestThrottleShortPeriod(t *testing.T) {
 	const least = 100 // 1 ms in a period of 10 ms
 	quota := Unlimited
 	throttles := 0
-	o := observation(0, "cpu_total_usage", 7000)
 	for i := range 12 {
-		o = observation(i, "cpu_total_usage", 7000)
+		o := observation(i, "cpu_total_usage", 7000)
 		m := Measurement[units.MilliCPU]{min(units.MilliCPU(quota), 3000), o.At}
 		c := Container{ID: "c", Name: "main", Quota: quota, UsedCPU: m, MinQuota: least}
 		o.Pods = []Pod{{UID: "u", Namespace: "shop", Name: "web", Class: Burstable, Allowed: []string{"calm"}, UsedCPU: m, Containers: []Container{c}}}
@@ -46,7 +45,7 @@ func TestThrottleShortPeriod(t *testing.T) {
 
 	// The node is calm: the first step is small.
 	for i := 12; i < 20 && quota == least; i++ {
-		o = observation(i, "cpu_total_usage", 1000)
+		o := observation(i, "cpu_total_usage", 1000)
 		m := Measurement[units.MilliCPU]{least, o.At}
 		o.Pods = []Pod{{UID: "u", Namespace: "shop", Name: "web", Class: Burstable, Allowed: []string{"calm"}, UsedCPU: m, Containers: []Container{{ID: "c", Name: "main", Quota: quota, UsedCPU: m, MinQuota: least}}}}
 		for _, th := range Decide(&policy, o, &s).Throttles {

@@ -22,6 +22,15 @@ const noCandidate = "no PodQOS allows this action on a pod of this node"
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
+// isEnough reports whether the steps that are planned close the gap, or are one where the metric measures no amount.
+func isEnough(quantified bool, remaining float64, steps int) bool {
+	if quantified {
+		return remaining <= 0
+	}
+
+	return steps > 0
+}
+
 // planThrottles plans the CPU steps of a firing rule: one container after the other in victim order, at most one step each, until the gap
 // is closed. If the metric measures no amount of CPU, one container is throttled per measurement.
 func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *planned) (out []Throttle, shortfall float64, reason string) {
@@ -49,7 +58,7 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 		}
 
 		for i := range p.Containers {
-			if quantified && remaining <= 0 || !quantified && len(out) > 0 {
+			if isEnough(quantified, remaining, len(out)) {
 				break
 			}
 

@@ -100,7 +100,7 @@ func recommend(ctx context.Context, server serverURL, policyName, matchers strin
 	if err != nil {
 		out.Failed = true
 		out.Notes = notes.String() + err.Error()
-		return out, nil
+		return out, nil //nolint:nilerr // A refusal is an answer.
 	}
 
 	out.Notes = notes.String() + strings.Join(report.Sources.Missing, "\n")

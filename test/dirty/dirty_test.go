@@ -72,16 +72,16 @@ func runRound(t *testing.T, round uint64) []Case {
 
 	only := os.Getenv("CRANE_DIRTY_KIND")
 	selected := slices.DeleteFunc(kinds(), func(k Kind) bool { return only != "" && k.Name != only })
-	dir, err := os.MkdirTemp(t.TempDir(), "round")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := t.TempDir()
 
 	var out []Case
 	if len(selected) > 0 {
-		if out, err = runWorkloads(t.Context(), dir, selected, round); err != nil {
+		answers, err := runWorkloads(t.Context(), dir, selected, round)
+		if err != nil {
 			t.Fatal(err)
 		}
+
+		out = answers
 	}
 
 	for _, k := range serverKinds() {

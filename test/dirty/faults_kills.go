@@ -118,7 +118,7 @@ func sidecar(r *rand.Rand, w *Workload, all []*Series, neighbor string) []*Serie
 }
 
 // restartsOfState lets kube-state-metrics restart some times: its series pause for minutes and have another instance afterward.
-func restartsOfState(r *rand.Rand, w *Workload, all []*Series, _ string) []*Series {
+func restartsOfState(r *rand.Rand, _ *Workload, all []*Series, _ string) []*Series {
 	var out []*Series
 	cuts := []int{minutesADay + r.IntN(minutesADay), 5*minutesADay + r.IntN(minutesADay), minutes - minutesADay + r.IntN(minutesADay/2)}
 	for _, s := range all {

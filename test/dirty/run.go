@@ -111,7 +111,7 @@ func runWorkloads(ctx context.Context, dir string, all []Kind, round uint64) ([]
 	if err != nil {
 		return nil, err
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 
 	mixed, err := recommend(ctx, server, policyOf(round), "")
 	if err != nil {
@@ -163,7 +163,7 @@ func answersOf(ctx context.Context, dir string, all []*Series, policyName string
 	if err != nil {
 		return Answers{}, err
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 
 	return recommend(ctx, server, policyName, "")
 }
@@ -200,7 +200,7 @@ func runServer(ctx context.Context, dir string, k ServerKind, round uint64) ([]C
 	if err != nil {
 		return nil, err
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 
 	if k.append != nil {
 		if err := k.append(ctx, server, all); err != nil {

@@ -188,12 +188,12 @@ func recordState(w *Workload, p *Pod, i int) []*Series {
 
 // controllerOf returns the controller of a pod as kube-state-metrics exports it.
 func controllerOf(w *Workload, p *Pod) (kind, name string) {
-	switch {
-	case w.Kind == "Deployment":
+	switch w.Kind {
+	case "Deployment":
 		return "ReplicaSet", p.Owner
-	case w.Kind == "CronJob" || w.Kind == "Job":
+	case "CronJob", "Job":
 		return "Job", p.Owner
-	case w.Kind == "Pod":
+	case "Pod":
 		return "<none>", "<none>"
 	}
 

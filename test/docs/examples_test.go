@@ -56,12 +56,12 @@ func newChecker(t *testing.T) *checker {
 		t.Fatalf("makefiles in mk: %v, %v; want some", included, err)
 	}
 
-	makefiles := readPage(t, "Makefile")
+	makefiles := []string{readPage(t, "Makefile")}
 	for _, file := range included {
-		makefiles += "\n" + readPage(t, "mk/"+filepath.Base(file))
+		makefiles = append(makefiles, readPage(t, "mk/"+filepath.Base(file)))
 	}
 
-	for _, m := range regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`).FindAllStringSubmatch(makefiles, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`).FindAllStringSubmatch(strings.Join(makefiles, "\n"), -1) {
 		c.targets = append(c.targets, m[1])
 	}
 

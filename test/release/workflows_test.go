@@ -157,12 +157,12 @@ func readMakefiles(t *testing.T) string {
 		t.Fatalf("makefiles in mk: %v, %v; want some", included, err)
 	}
 
-	all := read(t, root, "Makefile")
+	all := []string{read(t, root, "Makefile")}
 	for _, file := range included {
-		all += "\n" + read(t, root, "mk/"+filepath.Base(file))
+		all = append(all, read(t, root, "mk/"+filepath.Base(file)))
 	}
 
-	return all
+	return strings.Join(all, "\n")
 }
 
 // releasedNames are the images and the chart of a release.

@@ -45,12 +45,12 @@ func Permitted(ctx context.Context, c client.Client, live client.Reader, namespa
 
 	var found admissionregistrationv1.ValidatingAdmissionPolicy
 	if err := live.Get(ctx, client.ObjectKeyFromObject(policy), &found); err != nil {
-		return fmt.Sprintf("reading the admission policy %s: %v", policy.Name, err), nil //nolint:nilerr // Without the policy, craned does without.
+		return fmt.Sprintf("reading the admission policy %s: %v", policy.Name, err), nil
 	}
 
 	var bound admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	if err := live.Get(ctx, client.ObjectKeyFromObject(binding), &bound); err != nil {
-		return fmt.Sprintf("reading the binding of admission policy %s: %v", policy.Name, err), nil //nolint:nilerr // As above.
+		return fmt.Sprintf("reading the binding of admission policy %s: %v", policy.Name, err), nil
 	}
 
 	switch {

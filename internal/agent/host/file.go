@@ -21,7 +21,7 @@ type unsupportedError struct{}
 func (unsupportedError) Error() string { return "is not supported by the running kernel" }
 
 // Is implements the interface of errors.Is.
-func (unsupportedError) Is(target error) bool { return target == ErrGone } //nolint:errorlint // compares a sentinel as errors.Is does
+func (unsupportedError) Is(target error) bool { return target == ErrGone }
 
 const (
 	initialBufferBytes = 16 << 10

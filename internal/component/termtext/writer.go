@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"regexp"
+	"slices"
 	"sync"
 	"unicode/utf8"
 )
@@ -49,7 +50,7 @@ func (w *Writer) Write(text []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	all := append(w.partial, text...)
+	all := slices.Concat(w.partial, text)
 	end := len(all) - incompleteSuffix(all)
 	w.partial = append([]byte(nil), all[end:]...)
 

@@ -187,28 +187,12 @@ func clampContainer(item corev1.LimitRangeItem, c, base *corev1.Container) []str
 		return nil
 	}
 
-	var bounds []string
-	set := func(list corev1.ResourceList, present corev1.ResourceList, name corev1.ResourceName, to apiresource.Quantity, what, bound string) {
-		now, isSet := list[name]
-		before, had := present[name]
-		if !isSet || now.Cmp(to) == 0 || had && now.Cmp(before) == 0 {
-			return // What does not change is not Crane's.
-		}
-
-		// An amount that is lowered stays where it is at most, and one that is raised likewise.
-		if had && now.Cmp(before) < 0 && to.Cmp(before) > 0 || had && now.Cmp(before) > 0 && to.Cmp(before) < 0 {
-			to = before
-		}
-
-		list[name] = to
-		bounds = append(bounds, fmt.Sprintf("%s of container %s stays at %s instead of %s: %s", what, c.Name, to.String(), now.String(), bound))
-	}
-
+	bounds := clampedAmounts{container: c.Name}
 	for _, name := range sizedResources() {
 		if least, ok := item.Min[name]; ok {
 			for what, lists := range listsOf(c, base, name) {
 				if q, isSet := lists[0][name]; isSet && q.Cmp(least) < 0 {
-					set(lists[0], lists[1], name, least, what, "the minimum is "+least.String())
+					bounds.set(lists[0], lists[1], name, least, what, "the minimum is "+least.String())
 				}
 			}
 		}
@@ -216,7 +200,7 @@ func clampContainer(item corev1.LimitRangeItem, c, base *corev1.Container) []str
 		if most, ok := item.Max[name]; ok {
 			for what, lists := range listsOf(c, base, name) {
 				if q, isSet := lists[0][name]; isSet && q.Cmp(most) > 0 {
-					set(lists[0], lists[1], name, most, what, "the maximum is "+most.String())
+					bounds.set(lists[0], lists[1], name, most, what, "the maximum is "+most.String())
 				}
 			}
 		}
@@ -226,13 +210,36 @@ func clampContainer(item corev1.LimitRangeItem, c, base *corev1.Container) []str
 		request := c.Resources.Requests[name]
 		if ok && request.Sign() > 0 && limit.AsApproximateFloat64() > ratio.AsApproximateFloat64()*request.AsApproximateFloat64() {
 			least := scale(limit, 1/ratio.AsApproximateFloat64(), name)
-			set(c.Resources.Requests, base.Resources.Requests, name, least, string(name)+" request",
+			bounds.set(c.Resources.Requests, base.Resources.Requests, name, least, string(name)+" request",
 				fmt.Sprintf("its limit of %s may be %s times the request at most", limit.String(), ratio.String()))
 		}
 	}
 
-	slices.Sort(bounds)
-	return bounds
+	slices.Sort(bounds.reasons)
+	return bounds.reasons
+}
+
+// clampedAmounts collects what a LimitRange keeps a container from getting.
+type clampedAmounts struct {
+	container string
+	reasons   []string
+}
+
+// set sets an amount to a bound. present has the amounts before the change; what does not change is not Crane's.
+func (b *clampedAmounts) set(list, present corev1.ResourceList, name corev1.ResourceName, to apiresource.Quantity, what, bound string) {
+	now, isSet := list[name]
+	before, had := present[name]
+	if !isSet || now.Cmp(to) == 0 || had && now.Cmp(before) == 0 {
+		return
+	}
+
+	// An amount that is lowered stays where it is at most, and one that is raised likewise.
+	if had && now.Cmp(before) < 0 && to.Cmp(before) > 0 || had && now.Cmp(before) > 0 && to.Cmp(before) < 0 {
+		to = before
+	}
+
+	list[name] = to
+	b.reasons = append(b.reasons, fmt.Sprintf("%s of container %s stays at %s instead of %s: %s", what, b.container, to.String(), now.String(), bound))
 }
 
 // listsOf returns the requests and the limits of both containers, by what they are called.

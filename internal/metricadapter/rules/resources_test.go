@@ -5,6 +5,7 @@ package rules
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -55,9 +56,7 @@ func newProvider(t *testing.T, config string, answer metrics.Labels) (*Provider,
 		Query: func(_ context.Context, expr string, _ time.Time) ([]metrics.Sample, error) {
 			queries = append(queries, expr)
 			labels := metrics.Labels{"__name__": "hits"}
-			for name, value := range answer {
-				labels[name] = value
-			}
+			maps.Copy(labels, answer)
 
 			return []metrics.Sample{{Labels: labels, Value: 7}}, nil
 		},

@@ -63,7 +63,7 @@ func (r *Rules) ExternalExpr(l *Listing, metric, namespace string, matchers []pr
 
 // externalConditions returns the matchers of an external metric, which belongs to the namespace of the request where the rule has a label.
 func (r *rule) externalConditions(q MetricQuery, extra []prometheus.Matcher) conditions {
-	_, hasNamespace := r.labels.label(namespaceResource)
+	_, hasNamespace := r.labels.label(namespaceResource())
 	return r.labels.conditions(q, r.namespaced && hasNamespace, extra)
 }
 
@@ -80,7 +80,7 @@ func (r *Rules) CustomExpr(l *Listing, metric string, o Objects, matchers []prom
 	}
 
 	label, _ = rule.labels.label(resource)
-	namespace, hasNamespace := rule.labels.label(namespaceResource)
+	namespace, hasNamespace := rule.labels.label(namespaceResource())
 	// A request in a namespace must not read the values of another one.
 	switch {
 	case o.Namespace == "":
@@ -111,18 +111,18 @@ type Total struct {
 // wraps ErrNotListed while the series of a rule are not listed.
 func (r *Rules) CustomSum(l *Listing, metric string, q MetricQuery) (total Total, found bool, err error) {
 	rule, series, err := findListed(r.custom, l.customOf(), metric, func(candidate *rule) bool {
-		_, hasLabel := candidate.labels.label(podResource)
+		_, hasLabel := candidate.labels.label(podResource())
 		return hasLabel
 	})
 	if rule == nil || err != nil {
 		return Total{}, err != nil, err
 	}
 
-	if _, hasNamespace := rule.labels.label(namespaceResource); !hasNamespace {
+	if _, hasNamespace := rule.labels.label(namespaceResource()); !hasNamespace {
 		return Total{Rule: rule.name}, true, errors.New("the rule has no label for namespaces: the values of all namespaces would be added up")
 	}
 
-	pod, _ := rule.labels.label(podResource)
+	pod, _ := rule.labels.label(podResource())
 	expr, err := rule.query.execute(series, rule.labels.conditions(q, true, r.extra), pod)
 	return newTotal(expr, rule.name, series, err)
 }
@@ -150,7 +150,7 @@ func (r *Rules) ResourceSum(name string, q MetricQuery) (total Total, found bool
 		q.Selector = append(slices.Clone(q.Selector), prometheus.Matcher{Label: rule.container, Op: "=", Value: q.Container})
 	}
 
-	pod, _ := rule.labels.label(podResource)
+	pod, _ := rule.labels.label(podResource())
 	expr, err := rule.query.execute("", rule.labels.conditions(q, true, r.extra), pod, rule.container)
 	return newTotal(expr, listResourceRules+"."+name, "", err)
 }
@@ -195,7 +195,7 @@ func (l *Listing) customOf() []map[string]string {
 // findListed returns the last rule whose listed series include a metric, as prometheus-adapter does, and that series. Without one, or where a
 // later rule may define the metric by its name and its series are not listed, it returns ErrNotListed or nothing.
 func findListed(rules []rule, listed []map[string]string, metric string, fits func(*rule) bool) (*rule, string, error) {
-	for i := len(rules) - 1; i >= 0; i-- {
+	for i := range slices.Backward(rules) {
 		if !fits(&rules[i]) {
 			continue
 		}

@@ -20,11 +20,10 @@ type Resource struct {
 	Resolve func(group, name string) (schema.GroupResource, error)
 }
 
-// The resources whose labels are known without a cluster.
-var (
-	namespaceResource = Resource{Singular: namespaceLabel, Plural: "namespaces"}
-	podResource       = Resource{Singular: podLabel, Plural: "pods"}
-)
+// namespaceResource and podResource return the resources whose labels are known without a cluster.
+func namespaceResource() Resource { return Resource{Singular: namespaceLabel, Plural: "namespaces"} }
+
+func podResource() Resource { return Resource{Singular: podLabel, Plural: "pods"} }
 
 // plural returns the plural name.
 func (r Resource) plural() string {

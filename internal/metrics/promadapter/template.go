@@ -91,7 +91,7 @@ type conditions struct {
 // so that it gets no series instead of those of its own.
 func (l labelMapping) conditions(q MetricQuery, namespaced bool, extra []prometheus.Matcher) conditions {
 	c := conditions{extra: extra}
-	namespace, _ := l.label(namespaceResource)
+	namespace, _ := l.label(namespaceResource())
 	if namespaced && q.Namespace != "" {
 		c.namespace = []prometheus.Matcher{{Label: namespace, Op: "=", Value: q.Namespace}}
 	}
@@ -102,7 +102,7 @@ func (l labelMapping) conditions(q MetricQuery, namespaced bool, extra []prometh
 		case namespaceLabel:
 			matchers[i].Label = namespace
 		case podLabel:
-			matchers[i].Label, _ = l.label(podResource)
+			matchers[i].Label, _ = l.label(podResource())
 		}
 	}
 

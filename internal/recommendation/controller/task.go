@@ -85,8 +85,10 @@ func (f failure) exhausted() bool { return f.tries >= maxTries }
 // evaluated is not evaluated again.
 const maxSelectorTries = 16
 
-// retryDelays are those of targets and selectors.
-var retryDelays = backoff.Exponential{First: firstRetry, Last: lastRetry}
+// retryDelay returns the delay after a failure of a target or a selector that follows a number of tries.
+func retryDelay(tries int) time.Duration {
+	return backoff.Exponential{First: firstRetry, Last: lastRetry}.After(tries + 1)
+}
 
 // progressStore holds the progress of unfinished runs by the name of their rule.
 type progressStore struct {
@@ -143,7 +145,7 @@ func (p *progress) record(results []taskResult, now time.Time) {
 		}
 
 		tries := p.failed[r.id].tries
-		p.failed[r.id] = failure{err: r.err, tries: tries + 1, retryAt: now.Add(retryDelays.After(tries + 1))}
+		p.failed[r.id] = failure{err: r.err, tries: tries + 1, retryAt: now.Add(retryDelay(tries))}
 	}
 }
 
@@ -160,7 +162,7 @@ func (p *progress) recordSelectors(failures []error, limit time.Duration, now ti
 		p.selectorsSince = now
 	}
 	if !now.Before(p.selectors.retryAt) { // Retries of targets resolve the selectors in between.
-		p.selectors = failure{err: failures[i], tries: p.selectors.tries + 1, retryAt: now.Add(retryDelays.After(p.selectors.tries + 1))}
+		p.selectors = failure{err: failures[i], tries: p.selectors.tries + 1, retryAt: now.Add(retryDelay(p.selectors.tries))}
 	}
 
 	if p.selectors.tries >= maxSelectorTries || limit > 0 && p.selectors.retryAt.Sub(p.selectorsSince) >= limit {

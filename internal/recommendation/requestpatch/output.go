@@ -20,12 +20,12 @@ import (
 
 // patchHeader returns the comment on the first lines: the subtitle, and the patches whose pods would be refused.
 func patchHeader(r *sizereport.Report, patches []patch) string {
-	header := documents.Comment("Recommended by crane: " + r.Subtitle())
+	lines := []string{documents.Comment("Recommended by crane: " + r.Subtitle())}
 	for _, note := range refusalNotes(patches) {
-		header += documents.Comment(note)
+		lines = append(lines, documents.Comment(note))
 	}
 
-	return header
+	return strings.Join(lines, "")
 }
 
 // kustomizePatch is an entry of the patches of a kustomization.

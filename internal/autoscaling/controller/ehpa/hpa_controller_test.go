@@ -215,8 +215,8 @@ func TestHPAController(t *testing.T) {
 
 	// The handlers of errors share a clock between the lives; a failing metric is no error here.
 	handlers := utilruntime.ErrorHandlers
-	utilruntime.ErrorHandlers = nil
-	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+	utilruntime.ErrorHandlers = nil                            //nolint:reassign // Its documented use.
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers }) //nolint:reassign // As above.
 
 	r := rand.New(rand.NewPCG(seed, seed))
 	c := newCalculator(t)

@@ -4,6 +4,7 @@
 package ehpa
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -187,10 +188,11 @@ func TestRuleErrors(t *testing.T) {
 	m := newFixture(t).metrics()
 
 	m.Rules = f.Current
-	ineffective := ""
+	var text strings.Builder
 	for _, rule := range []string{"externalRules[0]", "resourceRules.cpu", "rules[0]", "rules[1]"} {
-		ineffective += "crane_autoscaling_rule_without_effect{reason=\"refused\",rule=\"" + rule + "\"} 1\n"
+		fmt.Fprintf(&text, "crane_autoscaling_rule_without_effect{reason=\"refused\",rule=%q} 1\n", rule)
 	}
+	ineffective := text.String()
 
 	for _, c := range []struct{ config, want string }{
 		{"", "crane_metricrule_errcount{metricKind=\"all\"} 1"},

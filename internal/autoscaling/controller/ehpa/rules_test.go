@@ -88,13 +88,13 @@ func TestForecastByTheServedRule(t *testing.T) {
 	}
 
 	b.rules = parseRules(t, catchAll)
-	e, _ := b.reconcile(t, "web")
+	b.reconcile(t, "web")
 	if got := query(); got != "" {
 		t.Errorf("query before the series are listed = %s, want none", got)
 	}
 
 	b.series = listSeries(t, b.rules, "up")
-	e, _ = b.reconcile(t, "web")
+	e, _ := b.reconcile(t, "web")
 	if c := meta.FindStatusCondition(e.Status.Conditions, "PredictionReady"); query() != "" || !strings.Contains(c.Message, "no rule of prometheus-adapter's configuration finds series of it") {
 		t.Errorf("without series the query is %s and PredictionReady %q, want none, and the reason", query(), c.Message)
 	}
