@@ -102,11 +102,12 @@ func newPodsDelay(in Input, s State) string {
 			return ""
 		}
 
-		inPlace, obstacle := pod.InPlaceSize(s.Current)
-		if s.Reach == InPlaceOrRecreate { // A pod that is to be evicted needs the size for its replacement.
-			obstacle = cmp.Or(obstacle, pod.inPlaceObstacle(s.Current, to))
+		// A pod that is to be evicted needs the size for its replacement, also while others might still get it in place.
+		if s.Reach == InPlaceOrRecreate && reason == "" && pod.inPlaceObstacle(s.Current, to) != "" {
+			return ""
 		}
 
+		inPlace, obstacle := pod.InPlaceSize(s.Current)
 		possible = possible || pod.NotResizable == "" && reason == "" && obstacle == "" && inPlace.Equal(to)
 	}
 

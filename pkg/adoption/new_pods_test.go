@@ -160,6 +160,16 @@ func TestDecide_NewPodsWithRecreation(t *testing.T) {
 	}
 }
 
+// TestDecide_NewPodsBesideUntriedPods: the replacement of a pod that has to be evicted gets the size although other pods were not tried.
+func TestDecide_NewPodsBesideUntriedPods(t *testing.T) {
+	n := newEvictionFixture(t, 4, InPlaceOrRecreate, requests(1000, 1000), requests(2000, 1000))
+	n.reconcile()
+	n.in.Pods[0].ResizeStatus = ResizeInfeasible
+	n.in.Now = n.in.Now.Add(time.Minute)
+	n.reconcile()
+	n.expectNewPods(requests(2000, 1000))
+}
+
 // TestDecide_PodsOfAnOldSize: a pod with the size that new pods get is Crane's, however many sizes came since.
 func TestDecide_PodsOfAnOldSize(t *testing.T) {
 	b := newFixture(t, 2, requests(1000, 1000), requests(2000, 1000))
