@@ -131,7 +131,7 @@ export function Modal({ title, onClose, children, foot }: { title: string; onClo
     if (d && !d.open) d.showModal()
   }, [])
   return (
-    <dialog ref={ref} aria-labeledby={id} onClose={onClose} onClick={e => { if (e.target === ref.current) ref.current?.close() }}>
+    <dialog ref={ref} aria-labelledby={id} onClose={onClose} onClick={e => { if (e.target === ref.current) ref.current?.close() }}>
       <div class="dialog">
         <div class="spread">
           <h2 id={id}>{title}</h2>
