@@ -52,7 +52,7 @@ func TestDefinitionsAreAccepted(t *testing.T) {
 		for _, problem := range validation.ValidateCustomResourceDefinition(t.Context(), definition(t, file)) {
 			// The API server sets the status.
 			if !strings.HasPrefix(problem.Field, "status.") {
-				t.Errorf("%s: %v", file, problem)
+				t.Errorf("%s is refused: %v, want the API server to accept it", file, problem)
 			}
 		}
 	}

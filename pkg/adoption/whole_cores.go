@@ -47,7 +47,7 @@ func withWholeCores(in Input) Input {
 		desired.set(a, rounded)
 
 		if a.field == cpuRequest {
-			in.Bounds = append(slices.Clip(in.Bounds), fmt.Sprintf("container %s gets %s cores instead of %s: its pod is Guaranteed, and keeps exclusive ones on nodes with the static CPU policy",
+			in.Bounds = append(slices.Clip(in.Bounds), fmt.Sprintf("container %s gets %s of CPU instead of %s: its pod is Guaranteed, and whole cores are exclusive on nodes with the static CPU policy",
 				a.container, rightsize.FormatCPU(units.MilliCPU(rounded)), rightsize.FormatCPU(units.MilliCPU(v))))
 		}
 	}

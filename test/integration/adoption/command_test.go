@@ -109,7 +109,7 @@ func testAdoptCommand(t *testing.T) {
 		t.Errorf("dry run as YAML: %v, want one adoption with 3 requests: %s", err, asYAML)
 	}
 
-	if out, _ := crane(t, 0, "web", "-n", f.Name, "--yes"); !containsAll(out, "set to Auto, previously Status", "kubectl patch recommendation web") {
+	if out, _ := crane(t, 0, "web", "-n", f.Name, "--yes"); !containsAll(out, "set to Auto, previously Status", "kubectl patch recommendation -n "+f.Name+" ", "' web restores it") {
 		t.Errorf("crane adopt --yes printed %q, want the change to Auto and the command to undo it", out)
 	}
 

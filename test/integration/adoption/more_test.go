@@ -137,6 +137,7 @@ func testQOSClasses(t *testing.T) {
 
 	f.Deploy("guaranteed", 1, func(d *appsv1.Deployment) {
 		c := &d.Spec.Template.Spec.Containers[0]
+		c.Resources.Requests = harness.ResourceList("1500m", "512Mi") // Whole cores would stay for another reason.
 		c.Resources.Limits = c.Resources.Requests
 	})
 	f.recommend("guaranteed", auto, "500m", "512Mi")
