@@ -36,11 +36,7 @@ func isEnough(quantified bool, remaining float64, steps int) bool {
 func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *planned) (out []Throttle, shortfall float64, reason string) {
 	t := r.Action.Throttle
 	remaining := gap
-	unmeasured := 0
-	atFloor := 0
-	otherRules := 0
-	withoutContainers := 0
-	sandboxed := 0
+	var skipped skippedThrottles
 
 	candidates := d.orderVictims(r, ByCPU)
 	for _, p := range candidates {
@@ -49,11 +45,11 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 		}
 
 		if len(p.Containers) == 0 {
-			withoutContainers++
+			skipped.withoutContainers++
 		}
 
 		if p.runsOutsideContainers(d.observation.At, r.MaxAge) {
-			sandboxed++
+			skipped.sandboxed++
 			continue
 		}
 
@@ -64,17 +60,17 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 
 			c := &p.Containers[i]
 			if earlier.limits[limitKey{units.CPU, c.ID}] {
-				otherRules++
+				skipped.otherRules++
 				continue
 			}
 			if c.Quota <= 0 || !c.UsedCPU.fresh(d.observation.At, r.MaxAge) {
-				unmeasured++
+				skipped.unmeasured++
 				continue
 			}
 
 			to, freed := nextQuota(c, t, remaining, quantified)
 			if freed <= 0 {
-				atFloor++
+				skipped.atFloor++
 				continue
 			}
 
@@ -111,16 +107,31 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 	switch {
 	case len(candidates) == 0:
 		reason = noCandidate
-	case len(out) == 0 && sandboxed > 0:
-		reason = fmt.Sprintf("nothing to throttle: the processes of %d pods are outside of their containers' cgroups (a runtime with virtual machines or its own kernel, such as Kata or gVisor), where no limit has an effect", sandboxed)
 	case len(out) == 0:
-		reason = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use no more, %d are unmeasured, %d are throttled by another rule", atFloor, unmeasured, otherRules)
-		if withoutContainers > 0 {
-			reason += fmt.Sprintf(", %d pods have no known container", withoutContainers)
-		}
+		reason = skipped.describe()
 	}
 
 	return out, shortfall, reason
+}
+
+// skippedThrottles counts what a rule did not throttle, by reason.
+type skippedThrottles struct {
+	// Containers at their floor, without a fresh measurement, and throttled by another rule.
+	atFloor, unmeasured, otherRules int
+	// Pods without a known container, and those whose processes run outside of the cgroups of their containers.
+	withoutContainers, sandboxed int
+}
+
+func (c skippedThrottles) describe() string {
+	text := fmt.Sprintf("nothing to throttle: %d containers are at their floor or use no more, %d are unmeasured, %d are throttled by another rule", c.atFloor, c.unmeasured, c.otherRules)
+	if c.withoutContainers > 0 {
+		text += fmt.Sprintf(", %d pods have no known container", c.withoutContainers)
+	}
+	if c.sandboxed > 0 {
+		text += fmt.Sprintf(", the processes of %d pods are outside of their containers' cgroups (a runtime with virtual machines or its own kernel, such as Kata or gVisor), where no limit has an effect", c.sandboxed)
+	}
+
+	return text
 }
 
 // runsOutsideContainers reports whether a pod uses CPU and its containers do not: the runtime runs them in a group of its own.
