@@ -134,8 +134,13 @@ func (p *prober) probe(ctx context.Context, withHistory bool) (metrics.SourceRep
 	return r, nil
 }
 
-// renamedLabel is the label of the counts of series whose labels the scrape renamed.
-const renamedLabel = "renamed_label"
+const (
+	// metricLabel is the label of counts with the name of their metric: operators between vectors ignore __name__, so that "or" would drop
+	// all counts but those of its first operand.
+	metricLabel = "metric"
+	// renamedLabel is the label of the counts of series whose labels the scrape renamed.
+	renamedLabel = "renamed_label"
+)
 
 // countSeries counts the series of each metric at a time, and those whose identifying labels the scrape renamed, in one query.
 func (p *prober) countSeries(ctx context.Context, r *metrics.SourceReport, at time.Time) error {
@@ -145,7 +150,7 @@ func (p *prober) countSeries(ctx context.Context, r *metrics.SourceReport, at ti
 	}
 
 	for _, c := range counts {
-		i := slices.IndexFunc(r.Metrics, func(m metrics.MetricPresence) bool { return m.Metric == c.Labels["__name__"] })
+		i := slices.IndexFunc(r.Metrics, func(m metrics.MetricPresence) bool { return m.Metric == c.Labels[metricLabel] })
 		if i < 0 {
 			continue
 		}
@@ -186,15 +191,20 @@ func (x expressions) presence(all []metrics.MetricPresence) string {
 			matchers = append(matchers, Matcher{Label: renamedPrefix + name, Op: "=", Value: ""})
 		}
 
-		parts = append(parts, fmt.Sprintf("count by (__name__) (%s)", x.selector("", matchers...)))
+		parts = append(parts, countByMetric(x.selector("", matchers...)))
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(byLabel)) {
 		sel := x.selector("", OneOf("__name__", byLabel[name]), Matcher{Label: renamedPrefix + name, Op: "!=", Value: ""})
-		parts = append(parts, fmt.Sprintf(`label_replace(count by (__name__) (%s), %q, %q, "", "")`, sel, renamedLabel, renamedPrefix+name))
+		parts = append(parts, fmt.Sprintf(`label_replace(%s, %q, %q, "", "")`, countByMetric(sel), renamedLabel, renamedPrefix+name))
 	}
 
 	return strings.Join(parts, " or ")
+}
+
+// countByMetric returns the number of series of each metric, which the label metricLabel names.
+func countByMetric(selector string) string {
+	return fmt.Sprintf(`label_replace(count by (__name__) (%s), %q, "$1", "__name__", "(.+)")`, selector, metricLabel)
 }
 
 // explainRenamed replaces the impact of metrics that are there with renamed labels alone, and returns a warning about all with such

@@ -26,6 +26,11 @@ func TestProbe(t *testing.T) {
 	w.memory("shop", "web-0", "app", constant(1e9))
 	w.owned(podOwnerMetric, "shop", "pod", "web-0", "StatefulSet", "web", constant(1))
 
+	// Metrics of each group of identifying labels: pods with containers, pods with nodes, nodes, and none.
+	w.add(constant(1), "__name__", "kube_pod_info", "namespace", "shop", "pod", "web-0", "node", "n")
+	w.add(constant(1), "__name__", "kube_node_info", "node", "n")
+	w.add(constant(1), "__name__", "node_memory_MemTotal_bytes", "instance", "n:9100")
+
 	s := w.source(t, nil)
 	r, err := s.Probe(t.Context())
 	if err != nil {
@@ -52,11 +57,14 @@ func TestProbe(t *testing.T) {
 		}
 	}
 
-	if diff := cmp.Diff(map[string]int{cpuMetric: 2, memoryMetric: 1, podOwnerMetric: 1}, present); diff != "" {
+	if diff := cmp.Diff(map[string]int{
+		cpuMetric: 2, memoryMetric: 1, podOwnerMetric: 1,
+		"kube_pod_info": 1, "kube_node_info": 1, "node_memory_MemTotal_bytes": 1,
+	}, present); diff != "" {
 		t.Errorf("series of the present metrics differ (-want +got):\n%s", diff)
 	}
-	if got := len(r.Missing()); got != len(r.Metrics)-3 {
-		t.Errorf("%d of %d metrics missing, want all but 3", got, len(r.Metrics))
+	if got := len(r.Missing()); got != len(r.Metrics)-6 {
+		t.Errorf("%d of %d metrics missing, want all but 6", got, len(r.Metrics))
 	}
 	if q := s.Stats().Queries; q > 8 {
 		t.Errorf("%d queries, want a handful however many metrics there are", q)
