@@ -201,7 +201,7 @@ func TestErrorsSayWhatFor(t *testing.T) {
 		{"refused", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = io.WriteString(w, `{"status":"error","errorType":"bad_data","error":"unknown function"}`)
-		}, "instant query count by", farBehind},
+		}, "instant query label_replace(count by", farBehind},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			answer = c.answer

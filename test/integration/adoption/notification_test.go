@@ -15,6 +15,9 @@ import (
 	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -43,6 +46,20 @@ func TestNotifications(t *testing.T) {
 
 		return name
 	}
+
+	// The breaker of a namespace that is being deleted opens too.
+	harness.Eventually(t.Context(), t, waitTimeout, "no workloads of earlier tests are left", func(ctx context.Context) error {
+		var list appsv1.DeploymentList
+		if err := admin.List(ctx, &list); err != nil {
+			return err
+		}
+
+		if len(list.Items) > 0 {
+			return fmt.Errorf("%d are left, such as %s", len(list.Items), client.ObjectKeyFromObject(&list.Items[0]))
+		}
+
+		return nil
+	})
 
 	startCraned(t, "--adoption-breaker-least=1", "--notification-webhook-url-file="+file("/webhook"), "--notification-slack-url-file="+file("/slack"))
 	testRollback(t)
