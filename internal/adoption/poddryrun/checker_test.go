@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -210,6 +211,30 @@ func TestPermitted(t *testing.T) {
 		reason, err := Permitted(t.Context(), f.live, f.live, "crane-system")
 		if err != nil || (reason == "") != (c.want == "") || !strings.Contains(reason, c.want) {
 			t.Errorf("%s: Permitted = %q, %v, want %q", name, reason, err, c.want)
+		}
+	}
+}
+
+// TestPermitted_Unknown: an error of the API server does not say that the policy is not bound.
+func TestPermitted_Unknown(t *testing.T) {
+	policy, binding, err := shippedPolicy("crane-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	f := newFixture(t, policy, binding)
+	for _, kind := range []client.Object{policy, binding} {
+		live := interceptor.NewClient(fake.NewClientBuilder().WithObjects(policy, binding).Build(), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if reflect.TypeOf(o) == reflect.TypeOf(kind) {
+					return apierrors.NewInternalError(errors.New("etcd has no leader"))
+				}
+
+				return c.Get(ctx, key, o, opts...)
+			},
+		})
+		if reason, err := Permitted(t.Context(), f.live, live, "crane-system"); reason != "" || err == nil {
+			t.Errorf("Permitted without an answer about %T = %q, %v, want an error alone", kind, reason, err)
 		}
 	}
 }

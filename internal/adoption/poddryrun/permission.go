@@ -12,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -45,12 +46,12 @@ func Permitted(ctx context.Context, c client.Client, live client.Reader, namespa
 
 	var found admissionregistrationv1.ValidatingAdmissionPolicy
 	if err := live.Get(ctx, client.ObjectKeyFromObject(policy), &found); err != nil {
-		return fmt.Sprintf("reading the admission policy %s: %v", policy.Name, err), nil
+		return explainUnread(fmt.Errorf("reading the admission policy %s: %w", policy.Name, err))
 	}
 
 	var bound admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	if err := live.Get(ctx, client.ObjectKeyFromObject(binding), &bound); err != nil {
-		return fmt.Sprintf("reading the binding of admission policy %s: %v", policy.Name, err), nil
+		return explainUnread(fmt.Errorf("reading the binding of admission policy %s: %w", policy.Name, err))
 	}
 
 	switch {
@@ -62,6 +63,16 @@ func Permitted(ctx context.Context, c client.Client, live client.Reader, namespa
 	}
 
 	return "", nil
+}
+
+// explainUnread returns the reason for an object that is missing or that craned may not read, and any other error as it is: it does not say
+// whether the policy is bound.
+func explainUnread(err error) (reason string, unknown error) {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return err.Error(), nil
+	}
+
+	return "", err
 }
 
 // shippedPolicy returns the policy and its binding for craned in a namespace.
