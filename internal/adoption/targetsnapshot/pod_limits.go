@@ -196,8 +196,9 @@ func changesSize(before, after adoption.State) bool {
 	sizeAfter, _ := after.NewPodSize()
 	sizeBefore, _ := before.NewPodSize()
 
-	// A rollback and a return to the original size are not up for discussion.
-	if after.Phase == adoption.RollingBack || after.Phase == adoption.Held || after.Current.Equal(after.Original) {
+	// A rollback and a return to the original size are not up for discussion. What is raised in the pause after a rollback is.
+	rolledBack := after.Phase == adoption.RollingBack || after.Rollbacks > before.Rollbacks
+	if rolledBack || after.Current.Equal(after.Original) {
 		return false
 	}
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -19,6 +20,8 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/units"
 )
 
 // stubChecker answers for every pod.
@@ -155,5 +158,48 @@ func TestDecide_UnreadableQuotas(t *testing.T) {
 	out, err := previewer.Preview(t.Context(), rec, nil, time.Now())
 	if _, given := out.Plan.State.NewPodSize(); err != nil || given || !strings.Contains(strings.Join(out.Plan.Remarks, "\n"), "forbidden") {
 		t.Errorf("Preview = %+v, %v, want no size for new pods, with the reason", out.Plan, err)
+	}
+}
+
+// TestDecide_RaiseInHold: the pause after a rollback does not keep a raise from being checked.
+func TestDecide_RaiseInHold(t *testing.T) {
+	previewer, rec := newFixture(t, newQuota("1500m", "1"))
+	rec.Status.RecommendedValue = strings.Replace(rec.Status.RecommendedValue, "500m", "2", 1)
+
+	now := time.Now()
+	size := adoption.Size{Containers: map[string]rightsize.Resources{"app": {CPURequest: new(units.MilliCPU(1000)), MemoryRequest: new(units.Bytes(1 << 30))}}}
+	held, err := adoption.State{
+		Phase:      adoption.Held,
+		PhaseSince: now.Add(-time.Hour),
+		Original:   size,
+		Previous:   size,
+		Current:    size,
+		Rollbacks:  1,
+		HeldUntil:  now.Add(time.Hour),
+		Reason:     "an OOM kill",
+	}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	c, ok := previewer.Live.(client.Client)
+	if !ok {
+		t.Fatalf("the reader is %T, want a client.Client", previewer.Live)
+	}
+	web := &appsv1.Deployment{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, web); err != nil {
+		t.Fatal(err)
+	}
+	web.Annotations = map[string]string{analysisv1alpha1.AnnotationAdoption: held}
+	if err := c.Update(t.Context(), web); err != nil {
+		t.Fatal(err)
+	}
+
+	out, err := previewer.Preview(t.Context(), rec, nil, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := out.Plan.State; state.Phase != adoption.Held || !state.Current.Equal(size) {
+		t.Errorf("Preview of a raise above the quota: phase %s, size %s, want %s and %s; %s", state.Phase, state.Current, adoption.Held, size, out.Plan.Summary)
 	}
 }
