@@ -114,19 +114,24 @@ func planUnresizable(in Input, s State, goal Size) podChanges {
 
 	var all []Eviction
 	for _, p := range podsByAge(in.Pods) {
-		if p.NotResizable != "" || !s.isKnownSize(p) {
-			continue
-		}
-
-		to, reason := p.replacementSize(goal)
-		obstacle := p.inPlaceObstacle(goal, to)
-		if reason == "" && obstacle != "" && changes.evictable(in, s, p) {
+		to, obstacle := s.evictionReason(p, goal)
+		if obstacle != "" && changes.evictable(in, s, p) {
 			all = append(all, newEviction(p, goal, to, "not possible in place: "+obstacle))
 		}
 	}
 
 	changes.remaining = len(all)
 	return changes.merge(limitEvictions(in, s, all))
+}
+
+// evictionReason returns the size of a replacement of the pod, and why the pod has to be evicted to get the goal; "" if it has not, or if its size is not Crane's.
+func (s State) evictionReason(p Pod, goal Size) (to Size, obstacle string) {
+	to, reason := p.replacementSize(goal)
+	if p.NotResizable != "" || reason != "" || !s.isKnownSize(p) {
+		return to, ""
+	}
+
+	return to, p.inPlaceObstacle(goal, to)
 }
 
 // inPlaceObstacle returns why the pod can never get the goal in place although a replacement with size to could have it, or "".

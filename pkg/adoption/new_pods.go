@@ -102,9 +102,12 @@ func newPodsDelay(in Input, s State) string {
 			return ""
 		}
 
-		// A pod that is to be evicted needs the size for its replacement, also while others might still get it in place.
-		if s.Reach == InPlaceOrRecreate && reason == "" && pod.inPlaceObstacle(s.Current, to) != "" {
-			return ""
+		if _, obstacle := s.evictionReason(pod, s.Current); obstacle != "" && s.Reach == InPlaceOrRecreate {
+			if pod.Protected == "" { // Its replacement needs the size, also while other pods might still get it in place.
+				return ""
+			}
+
+			continue // It will not show that the size is admitted.
 		}
 
 		inPlace, obstacle := pod.InPlaceSize(s.Current)

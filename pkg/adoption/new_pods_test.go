@@ -160,14 +160,33 @@ func TestDecide_NewPodsWithRecreation(t *testing.T) {
 	}
 }
 
-// TestDecide_NewPodsBesideUntriedPods: the replacement of a pod that has to be evicted gets the size although other pods were not tried.
+// TestDecide_NewPodsBesideUntriedPods: the replacement of a pod that has to be evicted gets the size although other pods were not tried. One that must
+// not be evicted, or that runs no more, needs no replacement.
 func TestDecide_NewPodsBesideUntriedPods(t *testing.T) {
-	n := newEvictionFixture(t, 4, InPlaceOrRecreate, requests(1000, 1000), requests(2000, 1000))
-	n.reconcile()
-	n.in.Pods[0].ResizeStatus = ResizeInfeasible
-	n.in.Now = n.in.Now.Add(time.Minute)
-	n.reconcile()
-	n.expectNewPods(requests(2000, 1000))
+	for name, c := range map[string]struct {
+		change func(*Pod)
+		given  bool
+	}{
+		"to be evicted": {func(*Pod) {}, true},
+		"protected":     {func(p *Pod) { p.Protected = "karpenter.sh/do-not-disrupt is true" }, false},
+		"ended":         {func(p *Pod) { p.NotResizable = "it has ended" }, false},
+	} {
+		n := newEvictionFixture(t, 4, InPlaceOrRecreate, requests(1000, 1000), requests(2000, 1000))
+		n.reconcile()
+		n.in.Pods[0].ResizeStatus = ResizeInfeasible
+		c.change(&n.in.Pods[0])
+
+		for i := range n.in.Pods[1:] {
+			n.in.Pods[i+1].Containers[0].Size = requests(1000, 1000)
+		}
+
+		n.in.Now = n.in.Now.Add(time.Minute)
+		n.reconcile()
+
+		if size, given := n.in.State.NewPodSize(); given != c.given {
+			t.Errorf("%s: NewPodSize = %s, %t, want a size: %t; remarks %v", name, size, given, c.given, n.plan.Remarks)
+		}
+	}
 }
 
 // TestDecide_PodsOfAnOldSize: a pod with the size that new pods get is Crane's, however many sizes came since.
