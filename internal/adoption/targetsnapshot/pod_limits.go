@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
+	"crane.io/crane/internal/kube/effectiveresources"
 	"crane.io/crane/internal/kube/podlimits"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
@@ -106,7 +107,7 @@ func (s *TargetSnapshot) boundDesiredSize(in *adoption.Input) {
 	// The original size is that of the pods without Crane: a bound may return to it, but not exceed it.
 	base := s.podSpec.DeepCopy()
 	ApplySize(base, in.State.Original)
-	s.limits.SetDefaults(base)
+	base = effectiveresources.NewPod(base, s.limits.LimitRanges)
 
 	goal := base.DeepCopy()
 	ApplySize(goal, in.DesiredSize)
@@ -221,9 +222,9 @@ func (r SnapshotReader) checkSize(ctx context.Context, s *TargetSnapshot, in ado
 	ApplySize(&next.Spec, state.Current)
 
 	before := present.DeepCopy()
+	before.Spec = *effectiveresources.NewPod(&present.Spec, s.limits.LimitRanges)
 	after := next.DeepCopy()
-	s.limits.SetDefaults(&before.Spec)
-	s.limits.SetDefaults(&after.Spec)
+	after.Spec = *effectiveresources.NewPod(&next.Spec, s.limits.LimitRanges)
 	if reason := s.limits.ChangeRefusal([]podlimits.Change{{Before: before, After: after}}); reason != "" {
 		return reason, ""
 	}

@@ -30,8 +30,8 @@ func (r Rules) quotaRefusal(changes []Change) string {
 				hard, limited = quota.Spec.Hard[name]
 			}
 
-			after := quota.Status.Used[name]
-			used := after.DeepCopy()
+			used := quota.Status.Used[name]
+			after := used.DeepCopy() // The quota may belong to a cache.
 			after.Add(need)
 			if limited && need.Sign() > 0 && after.Cmp(hard) > 0 {
 				return fmt.Sprintf("ResourceQuota %s has no room: %s of %s %s are used, and %s more are needed",

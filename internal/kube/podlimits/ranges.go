@@ -108,42 +108,6 @@ func textOf(q apiresource.Quantity, set bool) string {
 	return q.String()
 }
 
-// SetDefaults sets what the API server would set in a new pod: the defaults of LimitRanges, and a request for each limit without one.
-func (r Rules) SetDefaults(spec *corev1.PodSpec) {
-	for _, c := range containersOf(spec) {
-		requestLimits(&c.Resources)
-
-		for i := range r.LimitRanges {
-			for _, item := range r.LimitRanges[i].Spec.Limits {
-				if item.Type == corev1.LimitTypeContainer {
-					c.Resources.Limits = addMissing(c.Resources.Limits, item.Default)
-					c.Resources.Requests = addMissing(c.Resources.Requests, item.DefaultRequest)
-				}
-			}
-		}
-
-		requestLimits(&c.Resources)
-	}
-}
-
-// requestLimits requests the limits of resources without a request.
-func requestLimits(r *corev1.ResourceRequirements) { r.Requests = addMissing(r.Requests, r.Limits) }
-
-func addMissing(list, defaults corev1.ResourceList) corev1.ResourceList {
-	for name, q := range defaults {
-		if _, isSet := list[name]; isSet {
-			continue
-		}
-
-		if list == nil {
-			list = corev1.ResourceList{}
-		}
-		list[name] = q.DeepCopy()
-	}
-
-	return list
-}
-
 // Clamp changes the amounts of a goal to the nearest that the LimitRanges allow, and returns the bounds that changed one, with the name of
 // their object. A bound never raises an amount above the present one in base unless the goal does, and never adds an amount.
 func (r Rules) Clamp(goal, base *corev1.PodSpec) []string {

@@ -6,11 +6,15 @@
 package podlimits
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/kube/effectiveresources"
 )
 
 // Rules are the LimitRanges and ResourceQuotas of one namespace.
@@ -19,19 +23,31 @@ type Rules struct {
 	Quotas      []corev1.ResourceQuota
 }
 
-// Read reads the rules of a namespace.
+// Read reads the rules of a namespace, from a cache or from the API server. They belong to the cache.
 func Read(ctx context.Context, reader client.Reader, namespace string) (Rules, error) {
-	var ranges corev1.LimitRangeList
-	if err := reader.List(ctx, &ranges, client.InNamespace(namespace)); err != nil {
-		return Rules{}, fmt.Errorf("listing the LimitRanges of %s: %w", namespace, err)
+	ranges, err := effectiveresources.LimitRanges(ctx, reader, namespace)
+	if err != nil {
+		return Rules{}, err
 	}
 
-	var quotas corev1.ResourceQuotaList
-	if err := reader.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
-		return Rules{}, fmt.Errorf("listing the ResourceQuotas of %s: %w", namespace, err)
+	quotas, err := Quotas(ctx, reader, namespace)
+	if err != nil {
+		return Rules{}, err
 	}
 
-	return Rules{LimitRanges: ranges.Items, Quotas: quotas.Items}, nil
+	return Rules{LimitRanges: ranges, Quotas: quotas}, nil
+}
+
+// Quotas returns the ResourceQuotas of a namespace by name, from a cache or from the API server. They belong to the cache.
+func Quotas(ctx context.Context, reader client.Reader, namespace string) ([]corev1.ResourceQuota, error) {
+	var list corev1.ResourceQuotaList
+	err := reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing the ResourceQuotas of %s: %w", namespace, err)
+	}
+
+	slices.SortFunc(list.Items, func(a, b corev1.ResourceQuota) int { return cmp.Compare(a.Name, b.Name) })
+	return list.Items, nil
 }
 
 // Refusal returns why a new pod would be refused, with the name of the object; empty if it would not.

@@ -205,15 +205,3 @@ func TestClamp(t *testing.T) {
 		}
 	}
 }
-
-func TestSetDefaults(t *testing.T) {
-	rules := newRange(corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Default: amounts("2", ""), DefaultRequest: amounts("500m", "256Mi")})
-	pod := newPod(newContainer("none", nil, nil), newContainer("limit", nil, amounts("1", "")))
-	rules.SetDefaults(&pod.Spec)
-
-	for i, want := range []string{"500m", "1"} {
-		if got := pod.Spec.Containers[i].Resources.Requests.Cpu().String(); got != want {
-			t.Errorf("SetDefaults: container %s requests %s, want %s", pod.Spec.Containers[i].Name, got, want)
-		}
-	}
-}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
+	"crane.io/crane/internal/kube/effectiveresources"
 	"crane.io/crane/internal/kube/podlimits"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/clusterstate"
@@ -100,8 +101,8 @@ func refusalOf(rules podlimits.Rules, it *sizereport.Item) string {
 		}
 	}
 
-	rules.SetDefaults(&before.Spec)
-	rules.SetDefaults(&after.Spec)
+	before.Spec = *effectiveresources.NewPod(&before.Spec, rules.LimitRanges)
+	after.Spec = *effectiveresources.NewPod(&after.Spec, rules.LimitRanges)
 	all := make([]podlimits.Change, max(1, int(it.Workload.Replicas)))
 	for i := range all {
 		all[i] = podlimits.Change{Before: before, After: after}
