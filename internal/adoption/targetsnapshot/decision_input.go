@@ -99,10 +99,13 @@ func (r SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q 
 		return in, BlockReason{}, err
 	}
 
-	if err := r.readNewPodSpec(ctx, s, q.State.Phase != adoption.Untouched); err != nil {
-		return in, BlockReason{}, err
+	if q.Type == analysisv1alpha1.AnalysisTypeResource {
+		if err := r.readLimits(ctx, s, &in); err != nil {
+			return in, BlockReason{}, err
+		}
 	}
 
+	s.setNewPodSpec(q.State.Phase != adoption.Untouched)
 	block, err := r.addDesiredSize(ctx, s, q, &in)
 	if err != nil {
 		return in, block, err
@@ -122,10 +125,6 @@ func (r SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q 
 	in.MinHealthy = s.minHealthy
 	in.DesiredReplicas = s.desiredReplicas
 	if q.Type == analysisv1alpha1.AnalysisTypeResource {
-		if err := r.readLimits(ctx, s, &in); err != nil {
-			return in, block, err
-		}
-
 		s.boundDesiredSize(&in)
 		if err := r.readCreation(ctx, s, &in); err != nil {
 			return in, block, err

@@ -81,15 +81,21 @@ func memoryQuantity(v *units.Bytes) *apiresource.Quantity {
 	return apiresource.NewQuantity(int64(*v), apiresource.BinarySI)
 }
 
-// readLimits reads the LimitRanges and ResourceQuotas of the namespace. Without the right to read them, no size is given to new pods.
+// readLimits reads the LimitRanges and ResourceQuotas of the namespace. Without the right to read the quotas, no size is given to new pods.
 func (r SnapshotReader) readLimits(ctx context.Context, s *TargetSnapshot, in *adoption.Input) error {
 	reader := r.Live
 	if r.Limits != nil {
 		reader = r.Limits
 	}
 
-	var err error
-	s.limits, err = podlimits.Read(ctx, reader, s.Object.GetNamespace())
+	namespace := s.Object.GetNamespace()
+	ranges, err := effectiveresources.LimitRanges(ctx, reader, namespace)
+	if err != nil {
+		return fmt.Errorf("reading the defaults of %s: %w", s, err)
+	}
+
+	s.limits.LimitRanges = ranges
+	s.limits.Quotas, err = podlimits.Quotas(ctx, reader, namespace)
 	if apierrors.IsForbidden(err) {
 		in.Creation.Unknown = err.Error()
 		return nil

@@ -263,23 +263,16 @@ func (r SnapshotReader) readBudgets(ctx context.Context, s *TargetSnapshot) erro
 	return nil
 }
 
-// readNewPodSpec reads what pods get without adoption. Pods of an adopted workload do not say it.
-func (r SnapshotReader) readNewPodSpec(ctx context.Context, s *TargetSnapshot, adopted bool) error {
+// setNewPodSpec sets what pods get without adoption. Pods of an adopted workload do not say it.
+func (s *TargetSnapshot) setNewPodSpec(adopted bool) {
 	if s.podSpec == nil {
-		return nil
+		return
 	}
 
-	ranges, err := effectiveresources.LimitRanges(ctx, r.Live, s.Object.GetNamespace())
-	if err != nil {
-		return fmt.Errorf("reading the defaults of %s: %w", s, err)
-	}
-
-	s.newPodSpec = effectiveresources.NewPod(s.podSpec, ranges)
+	s.newPodSpec = effectiveresources.NewPod(s.podSpec, s.limits.LimitRanges)
 	if !adopted {
 		s.newPodSpec = effectiveresources.WithObserved(s.newPodSpec, s.Pods)
 	}
-
-	return nil
 }
 
 // template returns the present size in the pod template, and effective that of new pods, both limited to what the sizes contain.
