@@ -197,10 +197,9 @@ func (r SnapshotReader) vpaBlockReason(ctx context.Context, s *TargetSnapshot, q
 		return BlockReason{}, err
 	}
 
-	for key, name := range all {
-		if key == (targetindex.Key{Group: s.Kind.GVK.Group, Kind: s.Kind.GVK.Kind, Namespace: s.Object.GetNamespace(), Name: s.Object.GetName()}) {
-			return BlockReason{ReasonVPAPresent, fmt.Sprintf("VerticalPodAutoscaler %s sizes the same pods; Crane changes nothing until it is deleted or its update mode is Off", name)}, nil
-		}
+	key := targetindex.Key{Group: s.Kind.GVK.Group, Kind: s.Kind.GVK.Kind, Namespace: s.Object.GetNamespace(), Name: s.Object.GetName()}
+	if name, ok := all[key]; ok {
+		return BlockReason{ReasonVPAPresent, fmt.Sprintf("VerticalPodAutoscaler %s sizes the same pods; Crane changes nothing until it is deleted or its update mode is Off", name)}, nil
 	}
 
 	return BlockReason{}, nil
