@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/pkg/adoption"
 )
 
@@ -93,6 +94,7 @@ func (r SnapshotReader) readCreation(ctx context.Context, s *TargetSnapshot, in 
 	}
 
 	c.ByQuota = strings.Contains(c.Message, textExceededQuota)
+	c.Message = condition.Message(c.Message) // The state, an annotation, keeps it. Whoever may create events chose its length.
 	return nil
 }
 

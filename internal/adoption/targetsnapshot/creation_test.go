@@ -4,6 +4,7 @@
 package targetsnapshot
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +26,22 @@ func newEvent(name, owner string, first, last time.Time, message string) *corev1
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(first)},
 		InvolvedObject: corev1.ObjectReference{UID: types.UID("uid-" + owner)},
 		Reason:         "FailedCreate", Message: message, LastTimestamp: metav1.NewTime(last),
+	}
+}
+
+// TestReadCreation_LongMessage: the answer that the state keeps has a bounded length.
+func TestReadCreation_LongMessage(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	d := &appsv1.Deployment{Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
+		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: strings.Repeat("denied\n", 1<<16), LastTransitionTime: metav1.NewTime(at),
+	}}}}
+
+	in := adoption.Input{}
+	if err := (SnapshotReader{}).readCreation(t.Context(), &TargetSnapshot{Object: d}, &in); err != nil {
+		t.Fatal(err)
+	}
+	if got := in.Creation.Message; len(got) > 1024 || !strings.HasPrefix(got, "denied; denied") {
+		t.Errorf("readCreation: message of %d bytes, %.20q, want the first 1024 on one line", len(got), got)
 	}
 }
 
