@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -40,10 +41,11 @@ const (
 	textNoDryRun = "does not support dry run"
 	// textNoRight is part of the answer for a client without the right to create pods.
 	textNoRight = `cannot create resource "pods"`
-	// textQuota is part of the answer of the quota, which is asked last. The caller compares quotas itself: a replacement uses what the pod
-	// before it no longer does.
-	textQuota = "exceeded quota: "
 )
+
+// quotaAnswer matches the answer of the quota, which is asked last. The caller compares quotas itself: a replacement uses what the pod before it
+// no longer does. Policies and webhooks may repeat a text of the pod in theirs, but not at the beginning.
+var quotaAnswer = regexp.MustCompile(`^pods "[^"]*" is forbidden: exceeded quota: `)
 
 // recheck is the time between two checks of the permission, and retryPermission that after a failed one.
 const (
@@ -271,7 +273,7 @@ func interpret(err error) answer {
 	message := status.Status().Message
 	code := status.Status().Code
 	switch {
-	case strings.Contains(message, textQuota):
+	case quotaAnswer.MatchString(message):
 		return answer{} // All others have admitted it.
 	case strings.Contains(message, textNoDryRun), strings.Contains(message, textNoRight):
 		return answer{unknown: message}

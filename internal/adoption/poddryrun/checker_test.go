@@ -105,6 +105,7 @@ func TestCheck(t *testing.T) {
 		"internal error":               {apierrors.NewInternalError(errors.New("failed calling webhook")), nil, "", "failed"},
 		"too many requests":            {apierrors.NewTooManyRequests("slow down", 1), nil, "", "failed"},
 		"quota, which is asked last":   {forbidden("exceeded quota: team, requested: cpu=1"), nil, "", ""},
+		"a policy that names a quota":  {forbidden(`denied request: label "exceeded quota: team"`), nil, "denied request", ""},
 		"no such namespace or account": {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop"), nil, "", "failed"},
 	} {
 		f := newFixture(t)
