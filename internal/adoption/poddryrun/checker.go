@@ -43,6 +43,9 @@ const (
 	textNoRight = `cannot create resource "pods"`
 )
 
+// tooManyRuns is the answer above maxPerMinute.
+const tooManyRuns = "too many dry runs in this namespace; the next ones wait"
+
 // quotaAnswer matches the answer of the quota, which is asked last. The caller compares quotas itself: a replacement uses what the pod before it
 // no longer does. Policies and webhooks may repeat a text of the pod in theirs, but not at the beginning.
 var quotaAnswer = regexp.MustCompile(`^pods "[^"]*" is forbidden: exceeded quota: `)
@@ -152,19 +155,29 @@ func (c *Checker) Check(ctx context.Context, check targetsnapshot.PodCheck) (ref
 	}
 
 	if !c.spend(namespace) {
-		return "", "too many dry runs in this namespace; the next ones wait"
+		return "", tooManyRuns
 	}
 
 	next := c.create(ctx, check.Next)
 	if next.refused != "" {
-		// A refusal of the present size as well is none of the new size.
-		if present := c.create(ctx, check.Pod); present.refused != "" || present.unknown != "" {
-			next = answer{unknown: "a pod of the present size is not admitted in a dry run either"}
-		}
+		next = c.compare(ctx, check.Pod, next)
 	}
 
 	c.remember(namespace, key, next)
 	return next.refused, next.unknown
+}
+
+// compare returns the refusal of a new size if a pod of the present size is admitted. A refusal of both is none of the new size.
+func (c *Checker) compare(ctx context.Context, present *corev1.Pod, refusal answer) answer {
+	if !c.spend(present.Namespace) {
+		return answer{unknown: tooManyRuns}
+	}
+
+	if got := c.create(ctx, present); got.refused != "" || got.unknown != "" {
+		return answer{unknown: "a pod of the present size is not admitted in a dry run either"}
+	}
+
+	return refusal
 }
 
 func (c *Checker) isReviewed() bool {
@@ -202,13 +215,7 @@ func (c *Checker) spend(namespace string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	a := c.namespaces[namespace]
-	if a == nil {
-		c.dropExpired()
-		a = &answers{byPods: map[[sha256.Size]byte]answer{}}
-		c.namespaces[namespace] = a
-	}
-
+	a := c.answersOf(namespace)
 	now := c.clock.Now()
 	if now.Sub(a.minute) >= time.Minute {
 		a.minute = now
@@ -217,6 +224,18 @@ func (c *Checker) spend(namespace string) bool {
 
 	a.runs++
 	return a.runs <= maxPerMinute
+}
+
+// answersOf returns the answers of a namespace, and makes room for those of a new one. The caller locks.
+func (c *Checker) answersOf(namespace string) *answers {
+	a := c.namespaces[namespace]
+	if a == nil {
+		c.dropExpired()
+		a = &answers{byPods: map[[sha256.Size]byte]answer{}}
+		c.namespaces[namespace] = a
+	}
+
+	return a
 }
 
 // dropExpired forgets namespaces without an answer that is still used.
@@ -244,10 +263,9 @@ func (c *Checker) remember(namespace string, key [sha256.Size]byte, a answer) {
 		a.until = c.clock.Now().Add(unknownTTL)
 	}
 
-	known := c.namespaces[namespace]
-	if known == nil || len(known.byPods) >= maxAnswers {
-		known = &answers{byPods: map[[sha256.Size]byte]answer{}, minute: c.clock.Now(), runs: maxPerMinute / 2}
-		c.namespaces[namespace] = known
+	known := c.answersOf(namespace)
+	if len(known.byPods) >= maxAnswers {
+		clear(known.byPods)
 	}
 	known.byPods[key] = a
 }

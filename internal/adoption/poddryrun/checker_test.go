@@ -145,6 +145,15 @@ func TestCheck_Once(t *testing.T) {
 	if _, unknown := f.check("greedy", "a", "another"); unknown == "" {
 		t.Error("Check above the limit = known, want unknown")
 	}
+
+	f.sent = nil
+	f.answers["b"] = forbidden("denied")
+	for i := range maxPerMinute {
+		f.check("refused", fmt.Sprint(i), "b")
+	}
+	if len(f.sent) > maxPerMinute {
+		t.Errorf("%d dry runs of refused sizes in a minute, want at most %d", len(f.sent), maxPerMinute)
+	}
 	if _, unknown := f.check("modest", "a", "another"); unknown != "" {
 		t.Errorf("Check of another namespace = unknown (%s), want an answer", unknown)
 	}
