@@ -40,7 +40,8 @@ func decide(in Input) Plan {
 		return p.withSummary("stopped: %s", p.State.Reason)
 	}
 
-	if t := p.State.Template; t != nil && in.Template.contains(*t) {
+	// While a step is taken out of the template, that still contains what it had before.
+	if t := p.State.Template; t != nil && in.Template.contains(*t) && !p.State.restoresTemplate() {
 		p.State.TemplateSeen = true
 	}
 

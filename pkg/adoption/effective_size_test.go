@@ -113,6 +113,32 @@ func TestDecide_EffectiveTemplate(t *testing.T) {
 	}
 }
 
+// TestDecide_EffectiveUncreatableTemplate checks that a template gets back what its owner wrote, without the amounts that pods have by default, when
+// pods of the size in it are not created, and that this is no change by its owner.
+func TestDecide_EffectiveUncreatableTemplate(t *testing.T) {
+	for name, limited := range map[string]bool{"limit without a request": true, "default of a LimitRange": false} {
+		b := effectiveFixture(t, limited)
+		template := b.in.Template.Clone()
+		b.in.UpdateTemplate = true
+		b.wait(15 * time.Hour)
+		if got := b.in.Template.Containers["app"].CPURequest; got == nil || *got != 300 {
+			t.Fatalf("%s: the template has %s after all steps, want a request of 300m", name, b.in.Template)
+		}
+
+		written := b.in.Template.Clone()
+		b.refuse("denied")
+		b.reconcile()
+		b.in.Template = written // The API server did not take the write.
+		b.in.Creation = Creation{}
+		b.wait(time.Hour)
+
+		if !b.in.Template.Equal(template) || b.in.State.Template != nil || b.in.State.Phase != Held {
+			t.Errorf("%s: the template has %s, recorded %v, in phase %s (%s), want %s, none and %s", name, b.in.Template, b.in.State.Template,
+				b.in.State.Phase, b.in.State.Reason, template, Held)
+		}
+	}
+}
+
 // TestDecide_TemplateWithoutDefaults checks that amounts which pods have by default, and which adoption did not change, are not written into
 // the template.
 func TestDecide_TemplateWithoutDefaults(t *testing.T) {

@@ -165,9 +165,9 @@ func undo(in Input, p Plan, reason string) Plan {
 	s.Rollbacks++
 
 	if s.Template != nil {
-		original := s.Original.Clone()
+		declared := s.templateSize().Clone()
 		s = s.rememberSize(*s.Template)
-		s.Template = &original
+		s.Template = &declared
 		s.TemplateSeen = false
 	}
 
@@ -175,20 +175,24 @@ func undo(in Input, p Plan, reason string) Plan {
 	return p
 }
 
-// restoreTemplate returns the template to the original size after an undone step.
+// restoresTemplate reports whether an undone step is being taken out of the template.
+func (s State) restoresTemplate() bool {
+	return s.Uncreatable && s.Template != nil && s.Template.Equal(s.templateSize())
+}
+
+// restoreTemplate returns the template to what it had before adoption, after an undone step.
 func restoreTemplate(in Input, p Plan) Plan {
-	t := p.State.Template
-	if !p.State.Uncreatable || t == nil || !t.Equal(p.State.Original) {
+	if !p.State.restoresTemplate() {
 		return p
 	}
 
-	if in.Template.Equal(p.State.Original) {
+	if in.Template.Equal(p.State.templateSize()) {
 		p.State.Template = nil
 		return p
 	}
 
-	original := p.State.Original.Clone()
-	p.Template = &original
+	declared := p.State.templateSize().Clone()
+	p.Template = &declared
 	p.RestoreTemplate = true
 	return p.withRequeue(in.Policy.PollInterval)
 }

@@ -133,17 +133,19 @@ func TestRestoreTemplate(t *testing.T) {
 
 	written := adoption.Size{Containers: map[string]rightsize.Resources{"app": cpu(300, 2000), "side": cpu(100, 100)}}
 	declared := adoption.Size{Containers: map[string]rightsize.Resources{"app": cpu(0, 2000), "side": {}}}
-	before := adoption.State{Owner: "kubectl", Template: &written}
-
-	request := s.TemplateRequest(analysisv1alpha1.AnalysisTypeResource, adoption.Plan{Template: &declared, RestoreTemplate: true}, before)
-	got, err := json.Marshal(request.Body.Object["spec"])
-	if err != nil {
-		t.Fatal(err)
-	}
-
 	const want = `{"template":{"spec":{"containers":[{"name":"app","resources":{"limits":{"cpu":"2"},"requests":{"cpu":null}}},` +
 		`{"name":"side","resources":{"limits":{"cpu":null},"requests":{"cpu":null}}}]}}}`
-	if string(got) != want {
-		t.Errorf("TemplateRequest to restore the template:\n%s, want\n%s", got, want)
+	for name, before := range map[string]adoption.State{
+		"first attempt":          {Owner: "kubectl", Template: &written},
+		"after a failed attempt": {Owner: "kubectl", Template: &declared, EarlierSizes: []adoption.Size{written}},
+	} {
+		request := s.TemplateRequest(analysisv1alpha1.AnalysisTypeResource, adoption.Plan{Template: &declared, RestoreTemplate: true}, before)
+		got, err := json.Marshal(request.Body.Object["spec"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("%s: TemplateRequest to restore the template:\n%s, want\n%s", name, got, want)
+		}
 	}
 }

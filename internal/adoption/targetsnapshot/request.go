@@ -226,8 +226,10 @@ func (s *TargetSnapshot) TemplateRequest(analysisType analysisv1alpha1.AnalysisT
 	restore := plan.RestoreTemplate && before.Owner != ""
 	format := func(container string) map[string]any { return FormatResources(plan.Template.Containers[container]) }
 	if restore && before.Template != nil {
+		// What is recorded as written may be the size to restore already, because an earlier attempt failed.
+		written := append([]adoption.Size{*before.Template, before.Original}, before.EarlierSizes...)
 		format = func(container string) map[string]any {
-			return formatRestored(plan.Template.Containers[container], before.Template.Containers[container])
+			return formatRestored(plan.Template.Containers[container], container, written)
 		}
 	}
 

@@ -63,23 +63,25 @@ func templateResources(spec *corev1.PodSpec, format func(container string) map[s
 	return jsonObject{"spec": containersPatch(spec, format)}
 }
 
-// formatRestored returns amounts for a merge, with a null for each of the other amounts that is to be removed.
-func formatRestored(to, from rightsize.Resources) map[string]any {
+// formatRestored returns the amounts of a container for a merge, with a null for each amount of the written sizes that is to be removed.
+func formatRestored(to rightsize.Resources, container string, written []adoption.Size) map[string]any {
 	out := FormatResources(to)
-	for kind, amounts := range FormatResources(from) {
-		list, _ := out[kind].(jsonObject)
-		if list == nil {
-			list = jsonObject{}
-		}
-
-		added, _ := amounts.(jsonObject)
-		for name := range added {
-			if _, kept := list[name]; !kept {
-				list[name] = nil
+	for _, size := range written {
+		for kind, amounts := range FormatResources(size.Containers[container]) {
+			list, _ := out[kind].(jsonObject)
+			if list == nil {
+				list = jsonObject{}
 			}
-		}
 
-		out[kind] = list
+			added, _ := amounts.(jsonObject)
+			for name := range added {
+				if _, kept := list[name]; !kept {
+					list[name] = nil
+				}
+			}
+
+			out[kind] = list
+		}
 	}
 
 	return out
