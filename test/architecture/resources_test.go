@@ -38,7 +38,7 @@ func resourceReaders() map[string]string {
 		"internal/agent/effectiverequest/effectiverequest.go":           ofPod,
 		"internal/agent/podresource/manager.go":                         ofPod,
 		"internal/kube/podlimits/quotas.go":                             "reads a pod with its defaults, as the API server admits it",
-		"internal/kube/podlimits/ranges.go":                             "computes what a LimitRange sets on a pod and refuses",
+		"internal/kube/podlimits/ranges.go":                             "computes what a LimitRange refuses of a pod with its defaults",
 		"internal/adoption/targetsnapshot/pod_limits.go":                writes,
 		"internal/metrics/discover/proof.go":                            "reads the resources of a rule of RBAC",
 		"internal/recommendation/requestpatch/limits.go":                writes,
