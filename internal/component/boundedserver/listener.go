@@ -8,11 +8,17 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 )
+
+// answerTime is how long a connection is kept after the work for its request, while the server reads the rest of the body and writes the
+// rest of the answer. A client that is slower then gives way to others.
+const answerTime = 2 * time.Second
 
 // limitListener keeps the number of open connections below a limit. Beyond it, a new connection takes the place of the one that waits
 // longest: for a handshake, a request, the body of one, or its client to read. So connections that send nothing, or little at a time, keep
-// no other client out. Connections whose request is being served are kept; if all are, the new one waits for the end of one.
+// no other client out. Connections whose request is being served are kept, and a moment longer for the answer; if all are, the new one
+// waits for the end of one.
 type limitListener struct {
 	net.Listener
 	limit int
@@ -30,11 +36,13 @@ type limitListener struct {
 type limitedConn struct {
 	net.Conn
 	listener *limitListener
-	// since is the order in which connections began to wait; serving connections are not closed; served ones had a request before.
-	since   uint64
-	serving bool
-	served  bool
-	end     sync.Once
+	// since is the order in which connections began to wait; served ones had a request before.
+	since  uint64
+	served bool
+	// serving is set while the server works for a request; answering is when that ended, until the answer is written.
+	serving   bool
+	answering time.Time
+	end       sync.Once
 }
 
 func newLimitListener(listener net.Listener, limit int) *limitListener {
@@ -68,6 +76,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 
 		select {
 		case <-changed:
+		case <-time.After(answerTime): // An answer may take longer than that by now.
 		case <-l.closed:
 			_ = conn.Close()
 			return nil, net.ErrClosed
@@ -89,7 +98,7 @@ func (l *limitListener) admit(conn *limitedConn) (victim *limitedConn, changed <
 
 	// A client that had an answer is likely to be a user, so that others are closed first.
 	for c := range l.open {
-		if c.serving {
+		if c.isKept() {
 			continue
 		}
 		if victim == nil || !c.served && victim.served || c.served == victim.served && c.since < victim.since {
@@ -129,17 +138,39 @@ func (l *limitListener) wake() {
 	l.changed = make(chan struct{})
 }
 
-// setServing sets whether a request of the connection is being served.
-func (c *limitedConn) setServing(serving bool) {
+// isKept reports whether the connection gives way to no other one. The caller holds the listener's mu.
+func (c *limitedConn) isKept() bool {
+	return c.serving || !c.answering.IsZero() && time.Since(c.answering) < answerTime
+}
+
+// serve keeps the connection for a request.
+func (c *limitedConn) serve() {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 
-	c.serving = serving
-	if serving {
-		c.served = true
-		return
-	}
+	c.serving = true
+	c.served = true
+	c.answering = time.Time{}
+}
 
+// answer keeps the connection for the rest of an answer.
+func (c *limitedConn) answer() {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+
+	c.serving = false
+	c.answering = time.Now()
+	c.listener.sequence++
+	c.since = c.listener.sequence
+}
+
+// wait lets the connection give way to others.
+func (c *limitedConn) wait() {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+
+	c.serving = false
+	c.answering = time.Time{}
 	c.listener.sequence++
 	c.since = c.listener.sequence
 	c.listener.wake()
@@ -172,25 +203,28 @@ func limitedOf(conn net.Conn) *limitedConn {
 func release(conn net.Conn, state http.ConnState) {
 	limited := limitedOf(conn)
 	if state == http.StateIdle && limited != nil {
-		limited.setServing(false)
+		limited.wait()
 	}
 }
 
-// Keep keeps the connection of a request open, also beside many others, until the returned function is called.
+// Keep keeps the connection of a request open, also beside many others, until the returned function is called, and a moment longer for the
+// answer.
 func Keep(ctx context.Context) (release func()) {
 	limited, ok := ctx.Value(connKey{}).(*limitedConn)
 	if !ok {
 		return func() {}
 	}
 
-	limited.setServing(true)
-	return sync.OnceFunc(func() { limited.setServing(false) })
+	limited.serve()
+	return sync.OnceFunc(limited.answer)
 }
 
-// keeping serves requests whose connections are kept until release, or until the function of a Keep is called.
+// keeping serves requests whose connections are kept until the end of the handler.
 func keeping(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = Keep(r.Context())
+		release := Keep(r.Context())
+		defer release()
+
 		handler.ServeHTTP(w, r)
 	})
 }

@@ -216,6 +216,60 @@ func TestWaitingConnectionsGiveWay(t *testing.T) {
 	}
 }
 
+// TestUnfinishedRequestsGiveWay checks that a client which was answered and does not send the body of its request, or reads no answers,
+// holds its connection for a moment only, although the timeouts are long.
+func TestUnfinishedRequestsGiveWay(t *testing.T) {
+	certificate := httptest.NewUnstartedServer(nil)
+	certificate.StartTLS()
+	t.Cleanup(certificate.Close)
+
+	const bound = 2
+	unsent := "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
+	for name, test := range map[string]struct {
+		send string
+		tls  *tls.Config
+	}{
+		"unsent body":           {send: unsent},
+		"unsent body below TLS": {send: unsent, tls: certificate.TLS},
+		"unread answers":        {send: strings.Repeat(request, 1<<17)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			answered := make(chan struct{}, 1)
+			s := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				select {
+				case answered <- struct{}{}:
+				default:
+				}
+				handler().ServeHTTP(w, r)
+			}), time.Hour)
+
+			address := serve(t, s, bound, test.tls)
+			connect := func() net.Conn {
+				conn := dial(t, address)
+				if test.tls == nil {
+					return conn
+				}
+
+				return tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+			}
+
+			for range bound {
+				conn := connect()
+				go func() { _, _ = io.WriteString(conn, test.send) }()
+				<-answered
+			}
+
+			late := connect()
+			send(t, late, request)
+			if got := status(t, late); got != http.StatusOK {
+				t.Errorf("a new connection beside %d unfinished requests has status %d, want %d", bound, got, http.StatusOK)
+			}
+		})
+	}
+}
+
 // TestHeaderSize checks the bound on headers, tiny ones included, which take many times their size in memory.
 func TestHeaderSize(t *testing.T) {
 	address := serve(t, New(handler(), time.Hour), 4, nil)
