@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// clusterCheckLifetime is how long a result is used.
+	// clusterCheckLifetime is how long a result is used, and how long a server that rejects the questions is not asked again.
 	clusterCheckLifetime = time.Hour
 	// lastingAfter is the time after which two pods of one name are not the old and the new pod of a workload, whose series overlap for
 	// some minutes.
@@ -80,17 +80,18 @@ type clusterCheck struct {
 	*queries
 
 	// running has an element while a caller asks; the others wait for its result.
-	running   chan struct{}
-	checkedAt time.Time
+	running chan struct{}
+	// err is the last result, which is used until nextCheck, and longer if the server does not answer then.
 	err       error
+	nextCheck time.Time
 }
 
 func newClusterCheck(q *queries) *clusterCheck {
 	return &clusterCheck{queries: q, running: make(chan struct{}, 1)}
 }
 
-// check returns a SeveralClustersError where the selected series of the last days mix several clusters. It asks at most once per hour. A
-// server that does not answer these questions is used without an answer, as the queries that follow report its failure.
+// check returns a SeveralClustersError where the selected series of the last days mix several clusters. It asks at most once per hour, or
+// again where the server could not be reached. Without an answer the last one holds, or none, as the queries that follow report the failure.
 func (c *clusterCheck) check(ctx context.Context) error {
 	select {
 	case c.running <- struct{}{}:
@@ -99,7 +100,7 @@ func (c *clusterCheck) check(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 
-	if !c.checkedAt.IsZero() && c.now().Sub(c.checkedAt) < clusterCheckLifetime {
+	if c.now().Before(c.nextCheck) {
 		return c.err
 	}
 
@@ -117,13 +118,17 @@ func (c *clusterCheck) check(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 
+		var failure *Error
+		if errors.As(err, &failure) && !failure.retryable() {
+			c.nextCheck = c.now().Add(clusterCheckLifetime)
+		}
 		if err != nil {
-			return nil
+			return c.err
 		}
 	}
 
 	c.err = result
-	c.checkedAt = c.now()
+	c.nextCheck = c.now().Add(clusterCheckLifetime)
 	return result
 }
 

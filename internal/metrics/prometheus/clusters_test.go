@@ -212,3 +212,36 @@ func TestClustersAreCheckedOnce(t *testing.T) {
 		t.Errorf("CheckClusters() twice: %v, %d and then %d queries, want three and no more", err, before, s.Stats().Queries)
 	}
 }
+
+// TestClusterCheckFails checks that a server which rejects the check is not asked with each reader, that one which cannot be reached is, and
+// that clusters which were found once are refused in both cases.
+func TestClusterCheckFails(t *testing.T) {
+	several := &SeveralClustersError{Object: "shop/db-0/app", Label: "cluster", Values: []string{"eu", "us"}}
+	for name, test := range map[string]struct {
+		status  int
+		kind    string
+		found   error
+		queries int64
+	}{
+		"rejected":                {status: 422, kind: "execution", queries: 1},
+		"rejected after a result": {status: 422, kind: "execution", found: several, queries: 1},
+		"down":                    {status: 503, kind: "unavailable", queries: 2},
+		"down after a result":     {status: 503, kind: "unavailable", found: several, queries: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, requests := serve(t, answerWith(test.status, "application/json", `{"status":"error","errorType":"`+test.kind+`","error":"no"}`))
+			s := newSource(t, address, func(c *Config) { c.MaxAttempts = 1 })
+			s.clusters.err = test.found
+
+			for range 2 {
+				if err := s.CheckClusters(t.Context()); !errors.Is(err, test.found) {
+					t.Errorf("CheckClusters() = %v, want the last result, %v", err, test.found)
+				}
+			}
+
+			if got := requests.Load(); got != test.queries {
+				t.Errorf("CheckClusters() twice sent %d requests, want %d", got, test.queries)
+			}
+		})
+	}
+}
