@@ -21,30 +21,7 @@ type Styled string
 
 // Escape returns s with all but line breaks, tabs and printable characters as \u escapes, which are also those of JSON strings.
 func Escape(s string) string {
-	return escape(s, func(r rune) bool { return r == '\n' || r == '\t' || isPrintable(r) })
-}
-
-// Line is Escape that also escapes line breaks and tabs, so that the result is one line.
-func Line(s string) string {
-	s = escape(s, func(r rune) bool { return r == '\n' || r == '\t' || isPrintable(r) })
-	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(s)
-}
-
-// Indent is Escape with all lines but the first indented, so that none looks like a line of the program.
-func Indent(s string) string {
-	return strings.ReplaceAll(Escape(strings.TrimSpace(s)), "\n", "\n  ")
-}
-
-// IsSafe reports whether Escape does not change s.
-func IsSafe(s string) bool { return Escape(s) == s }
-
-// isPrintable reports whether a character is visible or a space. Format characters, which have no width or change the direction of
-// text, are not, and neither are line separators, noncharacters and characters of private use.
-func isPrintable(r rune) bool { return unicode.IsPrint(r) || unicode.Is(unicode.Zs, r) }
-
-func escape(s string, keeps func(rune) bool) string {
-	unsafe := func(r rune) bool { return !keeps(r) }
-	if utf8.ValidString(s) && strings.IndexFunc(s, unsafe) < 0 {
+	if utf8.ValidString(s) && strings.IndexFunc(s, isUnsafe) < 0 {
 		return s
 	}
 
@@ -54,7 +31,7 @@ func escape(s string, keeps func(rune) bool) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case keeps(r):
+		case !isUnsafe(r):
 			b.WriteRune(r)
 		default:
 			for _, unit := range utf16.Encode([]rune{r}) {
@@ -66,4 +43,24 @@ func escape(s string, keeps func(rune) bool) string {
 	}
 
 	return b.String()
+}
+
+// lineBreaks escapes line breaks and tabs.
+var lineBreaks = strings.NewReplacer("\n", `\n`, "\t", `\t`)
+
+// Line is Escape that also escapes line breaks and tabs, so that the result is one line.
+func Line(s string) string { return lineBreaks.Replace(Escape(s)) }
+
+// Indent is Escape with all lines but the first indented, so that none looks like a line of the program.
+func Indent(s string) string {
+	return strings.ReplaceAll(Escape(strings.TrimSpace(s)), "\n", "\n  ")
+}
+
+// IsSafe reports whether Escape does not change s.
+func IsSafe(s string) bool { return Escape(s) == s }
+
+// isUnsafe reports whether a character is no line break or tab, and neither visible nor a space. Format characters, which have no width or
+// change the direction of text, are neither, nor are line separators, noncharacters and characters of private use.
+func isUnsafe(r rune) bool {
+	return r != '\n' && r != '\t' && !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r)
 }
