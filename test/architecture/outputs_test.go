@@ -21,7 +21,7 @@ func TestOutputsAreEscaped(t *testing.T) {
 	reasons := map[string]string{
 		"internal/cli/forecast_chart.go":                 "numbers of a chart, in a buffer",
 		"internal/cli/forecast_svg.go":                   "numbers of a path, in a buffer",
-		"internal/cli/output_markdown.go":                "escaped by markdownText, in a buffer",
+		"internal/cli/output_markdown.go":                "escaped by documents.MarkdownText, in a buffer",
 		"internal/metrics/progressline/line.go":          "the line is escaped before its width is known",
 		"internal/recommendation/controller/run.go":      "a message of a condition, in a buffer",
 		"internal/recommendation/sizesources/sources.go": "a cell of a table, in a buffer",
