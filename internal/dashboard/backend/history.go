@@ -134,9 +134,13 @@ func (v *clusterHistory) keepServer(flags *historyserver.Server) {
 	v.discovered = flags.Discovered
 }
 
-// historyFailure returns the failure of a history that cannot be read. Errors of the API server keep their own kind.
+// historyFailure returns the failure of a history that cannot be read, without the address of Prometheus. Errors of the API server keep
+// their own kind.
 func historyFailure(err error) error {
 	failure := dashboard.FailureOf(err)
+	if failure.Body.Reason == contract.ReasonTimeout {
+		return dashboard.NewResponseError(failure.Status, failure.Body.Reason, "the request took too long: "+metrics.PublicMessage(err), failure.Body.Next)
+	}
 	if failure.Body.Reason != contract.ReasonInternal {
 		return err
 	}

@@ -131,6 +131,29 @@ func TestPrometheusDown(t *testing.T) {
 	}
 }
 
+// TestHistoryFailureNamesNoAddress checks that a history which fails or takes too long tells a person nothing of the server's address.
+func TestHistoryFailureNamesNoAddress(t *testing.T) {
+	history := newFakeHistory(t)
+	source, err := newClusterHistory(newHistoryView(t, history).viewAccess).server().Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+
+	_, slow := source.Instant(late, "up", time.Now())
+	history.Close()
+	_, down := source.Instant(t.Context(), "up", time.Now())
+
+	for want, err := range map[contract.Reason]error{contract.ReasonTimeout: slow, contract.ReasonHistoryUnavailable: down} {
+		failure := dashboard.FailureOf(historyFailure(fmt.Errorf("reading: %w", err)))
+		if failure.Body.Reason != want || strings.Contains(failure.Body.Message, "127.0.0.1") {
+			t.Errorf("historyFailure(%v) = %s, %q, want %s without an address", err, failure.Body.Reason, failure.Body.Message, want)
+		}
+	}
+}
+
 // TestCostsByLabel checks that costs are grouped by the value of a label of the workloads; those without it are one group.
 func TestCostsByLabel(t *testing.T) {
 	workloadOf := func(name string) cost.Workload {
