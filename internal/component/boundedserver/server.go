@@ -24,8 +24,8 @@ const (
 )
 
 // New returns a server of HTTP/1.1, whose bounds hold for each connection. requestTimeout bounds the reading of a body and the writing of a
-// response, each from the end of the headers; it must exceed the time of the slowest handler. While the handler runs, the connection is kept;
-// a server that keeps it for a part of that time replaces Handler and calls Keep.
+// response, each from the end of the headers; it must exceed the time of the slowest handler. While the handler runs, and answerTime after
+// it, the connection is kept; a server that keeps it for a part of that time replaces Handler and calls Keep.
 func New(handler http.Handler, requestTimeout time.Duration) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
