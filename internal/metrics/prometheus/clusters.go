@@ -90,8 +90,9 @@ func newClusterCheck(q *queries) *clusterCheck {
 	return &clusterCheck{queries: q, running: make(chan struct{}, 1)}
 }
 
-// check returns a SeveralClustersError where the selected series of the last days mix several clusters. It asks at most once per hour, or
-// again where the server could not be reached. Without an answer the last one holds, or none, as the queries that follow report the failure.
+// check returns a SeveralClustersError where the selected series of the last days mix several clusters. It asks at most once per hour. A
+// server that refuses these questions, which it would do again, is used without an answer; one that is out of order is asked again by the next
+// caller, as the queries that follow report its failure.
 func (c *clusterCheck) check(ctx context.Context) error {
 	select {
 	case c.running <- struct{}{}:
@@ -118,12 +119,14 @@ func (c *clusterCheck) check(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 
-		var failure *Error
-		if errors.As(err, &failure) && !failure.retryable() {
-			c.nextCheck = c.now().Add(clusterCheckLifetime)
-		}
-		if err != nil {
+		// The last answer, if there was one, holds until there is another.
+		if err != nil && !isRefused(err) {
 			return c.err
+		}
+
+		if err != nil {
+			result = c.err
+			break
 		}
 	}
 

@@ -6,11 +6,15 @@ package prometheus
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/testbed/promserver"
 )
 
 // deploymentPod adds a pod of Deployment web with its owners.
@@ -213,34 +217,65 @@ func TestClustersAreCheckedOnce(t *testing.T) {
 	}
 }
 
-// TestClusterCheckFails checks that a server which rejects the check is not asked with each reader, that one which cannot be reached is, and
-// that clusters which were found once are refused in both cases.
-func TestClusterCheckFails(t *testing.T) {
-	several := &SeveralClustersError{Object: "shop/db-0/app", Label: "cluster", Values: []string{"eu", "us"}}
-	for name, test := range map[string]struct {
-		status  int
-		kind    string
-		found   error
-		queries int64
+// TestUnansweredClusterCheck checks that a server which refuses the questions is asked once per hour, that one which is out of order is asked
+// again, and that several clusters that were found before remain.
+func TestUnansweredClusterCheck(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		status        int
+		kind          string
+		clusters      []string
+		asked, failed bool
 	}{
-		"rejected":                {status: 422, kind: "execution", queries: 1},
-		"rejected after a result": {status: 422, kind: "execution", found: several, queries: 1},
-		"down":                    {status: 503, kind: "unavailable", queries: 2},
-		"down after a result":     {status: 503, kind: "unavailable", found: several, queries: 2},
+		{name: "refused", status: 422, kind: "execution", clusters: []string{"eu"}},
+		{name: "out of order", status: 503, kind: "unavailable", clusters: []string{"eu"}, asked: true},
+		{name: "refused after several clusters", status: 422, kind: "execution", clusters: []string{"eu", "us"}, failed: true},
+		{name: "out of order after several clusters", status: 503, kind: "unavailable", clusters: []string{"eu", "us"}, asked: true, failed: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			address, requests := serve(t, answerWith(test.status, "application/json", `{"status":"error","errorType":"`+test.kind+`","error":"no"}`))
-			s := newSource(t, address, func(c *Config) { c.MaxAttempts = 1 })
-			s.clusters.err = test.found
+		t.Run(c.name, func(t *testing.T) {
+			w := newFixture(today.Add(-3*day), today)
+			for _, cluster := range c.clusters {
+				w.cpu("shop", "db-0", "app", constant(0.2), "cluster", cluster)
+			}
 
+			var fails atomic.Bool
+			var requests atomic.Int64
+			server := w.serve(t, promserver.Options{Middleware: func(h http.Handler) http.Handler {
+				return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+					requests.Add(1)
+					if fails.Load() {
+						answerWith(c.status, "application/json", fmt.Sprintf(`{"status":"error","errorType":%q,"error":"no"}`, c.kind))(rw, r)
+						return
+					}
+
+					h.ServeHTTP(rw, r)
+				})
+			}})
+
+			now := today
+			s := newSource(t, server.URL(), func(cfg *Config) {
+				cfg.Now = func() time.Time { return now }
+				cfg.MaxAttempts = 1
+			})
+			if err := s.CheckClusters(t.Context()); (err != nil) != c.failed {
+				t.Fatalf("CheckClusters() = %v, want an error: %t", err, c.failed)
+			}
+
+			fails.Store(true)
+			now = today.Add(clusterCheckLifetime)
 			for range 2 {
-				if err := s.CheckClusters(t.Context()); !errors.Is(err, test.found) {
-					t.Errorf("CheckClusters() = %v, want the last result, %v", err, test.found)
+				if err := s.CheckClusters(t.Context()); (err != nil) != c.failed {
+					t.Errorf("CheckClusters() of a server that fails = %v, want an error: %t", err, c.failed)
 				}
 			}
 
-			if got := requests.Load(); got != test.queries {
-				t.Errorf("CheckClusters() twice sent %d requests, want %d", got, test.queries)
+			before := requests.Load()
+			if err := s.CheckClusters(t.Context()); (err != nil) != c.failed {
+				t.Errorf("CheckClusters() of a server that fails = %v, want an error: %t", err, c.failed)
+			}
+
+			if asked := requests.Load() > before; asked != c.asked {
+				t.Errorf("CheckClusters() after an answer of status %d sends a request: %t, want %t", c.status, asked, c.asked)
 			}
 		})
 	}

@@ -117,6 +117,12 @@ func (e *interruptedError) PublicMessage() string {
 
 func (e *Error) retryable() bool { return e.Kind == Unreachable || e.Kind == Overloaded }
 
+// isRefused reports whether the server would answer the same query in the same way again.
+func isRefused(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && (e.Kind == Refused || e.Kind == TooLarge)
+}
+
 // isTooLarge reports whether a smaller query might succeed.
 func isTooLarge(err error) bool {
 	var e *Error
