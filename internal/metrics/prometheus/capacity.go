@@ -21,8 +21,8 @@ const (
 // capacityReader implements metrics.CapacityReader.
 type capacityReader struct{ *queries }
 
-// Capacities implements metrics.CapacityReader with three queries: the limits of finished days, those of the rest, and the nodes. Limits that
-// the server rejects as too many are unknown.
+// Capacities implements metrics.CapacityReader with three queries: the limits of finished days, those of the rest, and the nodes. What the
+// server rejects as too large is read in shorter parts, and is unknown where that is not enough.
 func (c *capacityReader) Capacities(ctx context.Context, w metrics.Window, namespaces []string) (*metrics.Capacities, error) {
 	out := metrics.NewCapacities()
 	end := w.End.UTC().Truncate(time.Second)
@@ -39,7 +39,7 @@ func (c *capacityReader) Capacities(ctx context.Context, w metrics.Window, names
 		return nil, fmt.Errorf("limits of containers: %w", err)
 	}
 
-	if err := c.nodes(ctx, out, start, end); err != nil {
+	if err := c.nodes(ctx, out, start, end); err != nil && !isTooLarge(err) {
 		return nil, fmt.Errorf("capacities of nodes: %w", err)
 	}
 
@@ -51,18 +51,8 @@ func (c *capacityReader) limits(ctx context.Context, out *metrics.Capacities, st
 	midnight := end.Truncate(day)
 
 	return c.eachBatch(ctx, in, func(matchers []Matcher) error {
-		if start.Before(midnight) {
-			// The value at t covers (t-1d, t].
-			list, err := c.Range(ctx, c.expr.largestLimits(day, matchers), metrics.Window{Start: start.Add(day), End: midnight.Add(time.Second), Step: day})
-			if err != nil {
-				return err
-			}
-
-			for _, l := range list {
-				for i, v := range l.Values {
-					addLimit(out, l.Labels, l.Time(i).Add(-day), l.Time(i), v)
-				}
-			}
+		if err := c.limitsOfDays(ctx, out, start, midnight, matchers); err != nil {
+			return err
 		}
 
 		if end.Sub(midnight) < time.Second {
@@ -76,6 +66,38 @@ func (c *capacityReader) limits(ctx context.Context, out *metrics.Capacities, st
 
 		return err
 	})
+}
+
+// limitsOfDays reads the largest limits of each of some whole days. The server holds the values of all days in memory at once, so it may
+// reject many of them and answer for fewer.
+func (c *capacityReader) limitsOfDays(ctx context.Context, out *metrics.Capacities, start, end time.Time, matchers []Matcher) error {
+	if !start.Before(end) {
+		return nil
+	}
+
+	// The value at t covers (t-1d, t].
+	list, err := c.Range(ctx, c.expr.largestLimits(day, matchers), metrics.Window{Start: start.Add(day), End: end.Add(time.Second), Step: day})
+	if days := end.Sub(start) / day; isTooLarge(err) && days > 1 {
+		c.client.count(func(s *metrics.Stats) { s.Splits++ })
+		middle := start.Add(days / 2 * day)
+		if err := c.limitsOfDays(ctx, out, start, middle, matchers); err != nil {
+			return err
+		}
+
+		return c.limitsOfDays(ctx, out, middle, end, matchers)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	for _, l := range list {
+		for i, v := range l.Values {
+			addLimit(out, l.Labels, l.Time(i).Add(-day), l.Time(i), v)
+		}
+	}
+
+	return nil
 }
 
 func addLimit(out *metrics.Capacities, l metrics.Labels, from, to time.Time, v float64) {

@@ -4,11 +4,14 @@
 package prometheus
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/testbed/promserver"
 )
 
 // TestCapacities checks the limits of each day, also of pods and of a day that is not over, and the nodes, also deleted ones.
@@ -73,5 +76,44 @@ func TestCapacities(t *testing.T) {
 	var unknown *metrics.Capacities
 	if limit, most := unknown.Limit(metrics.ContainerKey{}, metrics.CPU, today), unknown.Most(metrics.ContainerKey{}, metrics.CPU, today); limit != 0 || most != 0 {
 		t.Errorf("without capacities: Limit %v, Most %v, want 0", limit, most)
+	}
+}
+
+// TestCapacitiesOfALimitedServer checks that a server that rejects the limits of several days at once is asked for fewer, and that nodes that
+// it rejects at all are unknown rather than an error.
+func TestCapacitiesOfALimitedServer(t *testing.T) {
+	start := today.Add(-5 * day)
+	end := today.Add(10 * time.Hour)
+	w := newFixture(start, end)
+	w.add(constant(1), "__name__", limitsMetric, "namespace", "shop", "pod", "web-0", "container", "app", "resource", "cpu")
+	w.add(constant(8), "__name__", capacityMetric, "node", "n1", "resource", "cpu")
+
+	server := w.serve(t, promserver.Options{Middleware: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			severalDays := r.URL.Path == rangePath && r.FormValue("start") != r.FormValue("end")
+			if severalDays || strings.Contains(r.FormValue("query"), capacityMetric) {
+				answerWith(422, "application/json", `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`)(rw, r)
+				return
+			}
+
+			h.ServeHTTP(rw, r)
+		})
+	}})
+
+	s := newSource(t, server.URL(), func(c *Config) { c.Now = func() time.Time { return end } })
+	got, err := s.Capabilities().Capacity.Capacities(t.Context(), metrics.Window{Start: start, End: end}, []string{"shop"})
+	if err != nil {
+		t.Fatalf("Capacities() of a server with limits: %v, want no error", err)
+	}
+
+	key := metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop"}, Pod: "web-0", Container: "app", Node: "n1"}
+	for at := start; at.Before(end); at = at.Add(day) {
+		if limit := got.Limit(key, metrics.CPU, at.Add(time.Hour)); limit != 1 {
+			t.Errorf("Limit on %s = %v, want 1", at.Format(time.DateOnly), limit)
+		}
+	}
+
+	if len(got.Nodes) > 0 {
+		t.Errorf("Nodes = %v, want none", got.Nodes)
 	}
 }
