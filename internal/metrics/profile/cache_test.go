@@ -260,6 +260,48 @@ func TestCacheAsksForWhatIsMissing(t *testing.T) {
 	}
 }
 
+// capacityWindows records the windows whose capacities are read.
+type capacityWindows []metrics.Window
+
+func (c *capacityWindows) Capacities(_ context.Context, w metrics.Window, _ []string) (*metrics.Capacities, error) {
+	*c = append(*c, w)
+	out := metrics.NewCapacities()
+	out.AddNode("n1", metrics.CPU, 1.5)
+	return out, nil
+}
+
+// TestCacheNeedsNoCapacities checks that the limits of cached days are not read again, and that both ways give the same profiles.
+func TestCacheNeedsNoCapacities(t *testing.T) {
+	d := newFixture(t)
+	c := &cluster{name: "a", step: 30 * time.Minute}
+	shop := deployments("shop/w0")
+	var profiles [][]byte
+	for _, want := range []string{"03-05", "03-10"} {
+		var read capacityWindows
+		capabilities := c.capabilities()
+		capabilities.Capacity = &read
+		usage, err := Collect(t.Context(), Source{Capabilities: capabilities, Cache: d.cache}, Request{Workloads: shop, End: d.now, Length: 5 * 24 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if len(read) != 1 || read[0].Start.Format("01-02") != want || !read[0].End.Equal(d.now) {
+			t.Errorf("Collect reads the capacities of %v, want one window from %s to %v", read, want, d.now)
+		}
+
+		profile := usage.Profile(shop[0].Ref, "app")
+		if day := profile.Days()[0]; day.ImplausibleCPU.Count == 0 {
+			t.Errorf("the first day has no implausible samples, want those above the node")
+		}
+
+		profiles = append(profiles, marshalProfile(t, profile))
+	}
+
+	if !bytes.Equal(profiles[0], profiles[1]) {
+		t.Error("the profile differs with cached days, want the same")
+	}
+}
+
 func TestCacheKeepsWhatAnInterruptedRunHasRead(t *testing.T) {
 	d := newFixture(t)
 	c := &cluster{name: "a", step: 30 * time.Minute, failOn: series.DayOf(time.Date(2026, 3, 8, 0, 0, 0, 0, time.UTC))}

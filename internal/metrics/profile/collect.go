@@ -52,7 +52,7 @@ type Usage struct {
 	nodeGroups map[string]string
 	// reaction is the reaction whose effect is kept; nil for none.
 	reaction *calibrate.Reaction
-	// capacities are what nodes and limits could give at a time; nil where unknown.
+	// capacities are what nodes and limits could give on the days that are not cached; nil where unknown.
 	capacities *metrics.Capacities
 	// kills are the OOM kills of a container, with memory 0 where unknown.
 	kills map[container][]rightsize.OOM
@@ -121,13 +121,12 @@ func Collect(ctx context.Context, from Source, req Request) (*Usage, error) {
 		from.Cache = nil
 	}
 
-	capacities, err := readCapacities(ctx, from.Capacity, metrics.Window{Start: start, End: req.End}, namespaces)
-	if err != nil {
-		return nil, err
+	c := &dayCollector{
+		usage:      u,
+		source:     from.Capabilities,
+		namespaces: namespaces,
+		end:        req.End,
 	}
-
-	u.capacities = capacities
-	c := &dayCollector{usage: u, source: from.Capabilities}
 	if from.Days != nil {
 		c.cache = from.Cache.open(ctx, from.Days, u.nodeGroups != nil, req.Reaction)
 	}

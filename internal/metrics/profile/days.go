@@ -27,6 +27,11 @@ type dayCollector struct {
 	source metrics.Capabilities
 	// cache is nil where nothing is cached.
 	cache *serverCache
+	// namespaces and end are those of the request.
+	namespaces []string
+	end        time.Time
+	// capacitiesFrom is the start of the capacities of usage; zero if they were not read.
+	capacitiesFrom time.Time
 }
 
 // dayRange is a range of days with the same missing namespaces.
@@ -84,8 +89,28 @@ func (r *dayCollector) read(ctx context.Context, req metrics.UsageRequest) error
 	return nil
 }
 
+// needCapacities reads the capacities from a time on, unless they are known. The profiles of cached days do not need them again.
+func (r *dayCollector) needCapacities(ctx context.Context, start time.Time) error {
+	if !r.capacitiesFrom.IsZero() && !start.Before(r.capacitiesFrom) {
+		return nil
+	}
+
+	capacities, err := readCapacities(ctx, r.source.Capacity, metrics.Window{Start: start, End: r.end}, r.namespaces)
+	if err != nil {
+		return err
+	}
+
+	r.usage.capacities = capacities
+	r.capacitiesFrom = start
+	return nil
+}
+
 // readUnordered reads from a source that returns chunks in any order.
 func (r *dayCollector) readUnordered(ctx context.Context, req metrics.UsageRequest) error {
+	if err := r.needCapacities(ctx, req.Start); err != nil {
+		return err
+	}
+
 	for c, err := range r.source.Usage.Usage(ctx, req) {
 		if err != nil {
 			return err
@@ -113,6 +138,10 @@ func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, 
 	}
 	if end := s.last.End(); end.Before(req.End) {
 		req.End = end
+	}
+
+	if err := r.needCapacities(ctx, req.Start); err != nil {
+		return err
 	}
 
 	open := newDayUsage(s.first, r.usage)
