@@ -73,7 +73,7 @@ func AmountsOf(list corev1.ResourceList) cost.Amounts {
 	return out
 }
 
-// Placement is the number of pods of each workload by node; unscheduled pods are left out. The keys have no version.
+// Placement is the number of pods of each workload, or group of runs, by node; unscheduled pods are left out. The keys have no version.
 type Placement map[Ref]map[string]int
 
 // Placement returns the nodes on which the pods of the cluster's workloads run.
@@ -84,7 +84,7 @@ func (c Cluster) Placement() Placement {
 			continue
 		}
 
-		key := withoutVersion(p.Owner)
+		key := withoutVersion(p.Owner.RunGroup())
 		if out[key] == nil {
 			out[key] = map[string]int{}
 		}
@@ -95,8 +95,8 @@ func (c Cluster) Placement() Placement {
 	return out
 }
 
-// PodsByNode returns the number of pods that a workload has on each node.
-func (p Placement) PodsByNode(ref Ref) map[string]int { return p[withoutVersion(ref)] }
+// PodsByNode returns the number of pods that a workload, or all runs of its template, have on each node.
+func (p Placement) PodsByNode(ref Ref) map[string]int { return p[withoutVersion(ref.RunGroup())] }
 
 // CostPods returns the pods as package cost models them, with their usage if that is known: use is called with the namespace and
 // the name of a pod.

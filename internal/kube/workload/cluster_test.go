@@ -121,6 +121,21 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// TestPlacement_Runs checks that a single run is found on the nodes of all runs of its template, as its usage is.
+func TestPlacement_Runs(t *testing.T) {
+	owner := func(name string) Ref { return Ref{Namespace: "ci", APIVersion: "batch/v1", Kind: "Job", Name: name} }
+	placed := Cluster{Pods: []Pod{
+		{Name: "a", Node: "n1", Owner: owner("etl-20260310")},
+		{Name: "b", Node: "n2", Owner: owner("etl-*")},
+	}}.Placement()
+
+	for _, name := range []string{"etl-20260310", "etl-20260311", "etl-*"} {
+		if diff := cmp.Diff(map[string]int{"n1": 1, "n2": 1}, placed.PodsByNode(owner(name))); diff != "" {
+			t.Errorf("PodsByNode of %s differs (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestCluster_Namespaces(t *testing.T) {
 	lister, _ := newLister(t, 0, interceptor.Funcs{}, placedPod("a", "1", "n", nil), placedPod("b", "2", "n", nil), placedPod("c", "3", "n", nil))
 	got, err := lister.Cluster(t.Context(), []string{"a", "c"})
