@@ -69,7 +69,7 @@ func (r *report) totals() requestTotals { return sumRequests(r.Items) }
 func sumRequests(items []sizereport.Item) requestTotals {
 	var t requestTotals
 	for _, it := range items {
-		now, after := it.Plan.Requests(it.Workload.Replicas, sizereport.RunsToCompletion(it.Workload.Ref, it.Plan))
+		now, after := it.Plan.Requests(it.Workload.Replicas, it.Workload.RunsToCompletion())
 		t.cpuNow += float64(now.CPU) / 1000
 		t.cpuRecommended += float64(after.CPU) / 1000
 		t.memoryNow += float64(now.Memory)

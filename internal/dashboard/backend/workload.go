@@ -386,10 +386,10 @@ func (v *workloadView) WhatIf(ctx context.Context, target contract.Target, conta
 	changed.Input = in
 
 	changed.Evidence = resource.CollectEvidence(in)
-	changed.Saving = changed.Plan.SavingOf(it.Saving.Price, it.Workload.Replicas, sizereport.RunsToCompletion(it.Workload.Ref, it.Plan))
+	changed.Saving = changed.Plan.SavingOf(it.Saving.Price, it.Workload.Replicas, it.Workload.RunsToCompletion())
 	changed.Savings = nil
 	for c := range changed.Plan.Containers {
-		changed.Savings = append(changed.Savings, changed.Plan.ContainerSaving(c, it.Saving.Price, it.Workload.Replicas, sizereport.RunsToCompletion(it.Workload.Ref, it.Plan)))
+		changed.Savings = append(changed.Savings, changed.Plan.ContainerSaving(c, it.Saving.Price, it.Workload.Replicas, it.Workload.RunsToCompletion()))
 	}
 
 	// Without prices there is no saving to compare with.

@@ -30,6 +30,9 @@ func (r Ref) RunGroup() Ref {
 	return r
 }
 
+// RunsToCompletion reports whether the kind of the workload ends by itself. The runs of other kinds are known by their usage alone.
+func (r Ref) RunsToCompletion() bool { return r.Kind == "Job" || r.Kind == "CronJob" }
+
 // isRun reports whether objects of a kind may be single runs of something that has no object of its own. The pods of the other kinds are
 // their replicas.
 func isRun(kind string) bool {

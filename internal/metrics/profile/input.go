@@ -56,7 +56,7 @@ const minRuns = 3
 // runs reports whether the pods of a container are runs, as opposed to replicas.
 func (u *Usage) runs(ref workload.Ref, name string) bool {
 	switch {
-	case ref.Kind == "Job" || ref.Kind == "CronJob":
+	case ref.RunsToCompletion():
 		return true
 	case !ref.RunGroup().IsRunGroup():
 		return false

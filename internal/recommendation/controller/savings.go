@@ -51,8 +51,7 @@ func (p *priceData) savingsOf(target workload.Workload, plan recommended.Plan) *
 		return nil
 	}
 
-	runs := target.Kind == "Job" || target.Kind == "CronJob"
-	return p.toSavings(plan.SavingOf(p.tariff.At(p.placement.PodsByNode(target.Ref)), target.Replicas, runs))
+	return p.toSavings(plan.SavingOf(p.tariff.At(p.placement.PodsByNode(target.Ref)), target.Replicas, target.RunsToCompletion()))
 }
 
 // savingsOfScaleDown returns the savings of running no pods of a workload; nil as in savingsOf.

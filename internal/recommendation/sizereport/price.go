@@ -11,7 +11,6 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/clusterstate"
 	"crane.io/crane/pkg/cost"
-	"crane.io/crane/pkg/recommend/resource"
 )
 
 // PriceInfo describes the prices of a report.
@@ -31,9 +30,9 @@ func (r *Report) Price(p *PriceInfo, tariff *cost.Tariff, placed workload.Placem
 
 		pods := placed.PodsByNode(w.Ref)
 		unit := tariff.At(pods)
-		it.Saving = it.Plan.SavingOf(unit, w.Replicas, RunsToCompletion(w.Ref, it.Plan))
+		it.Saving = it.Plan.SavingOf(unit, w.Replicas, w.RunsToCompletion())
 		for c := range it.Plan.Containers {
-			it.Savings = append(it.Savings, it.Plan.ContainerSaving(c, unit, w.Replicas, RunsToCompletion(w.Ref, it.Plan)))
+			it.Savings = append(it.Savings, it.Plan.ContainerSaving(c, unit, w.Replicas, w.RunsToCompletion()))
 			var groups []cost.Saving
 			for g, group := range it.Plan.Containers[c].NodeGroups {
 				podsOfGroup := maps.Clone(pods)
@@ -44,11 +43,6 @@ func (r *Report) Price(p *PriceInfo, tariff *cost.Tariff, placed workload.Placem
 			it.GroupSavings = append(it.GroupSavings, groups)
 		}
 	}
-}
-
-// RunsToCompletion reports whether the pods of a workload with some plan run to completion.
-func RunsToCompletion(ref workload.Ref, plan resource.Plan) bool {
-	return ref.Kind == "Job" || ref.Kind == "CronJob" || ref.IsRunGroup() && plan.MeanPods > 0
 }
 
 // priceReport prices the nodes. If the nodes cannot be listed, it uses the default prices and adds a note, because

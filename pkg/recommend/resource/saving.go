@@ -9,8 +9,8 @@ import (
 	"crane.io/crane/pkg/units"
 )
 
-// SavingOf returns the saving of a plan for a workload with a number of pods. runs marks jobs, which hold their requests
-// only while they run: the mean number of running pods counts. Init containers hold nothing while the other containers run;
+// SavingOf returns the saving of a plan for a workload with a number of pods. Jobs, which runs marks, and other workloads whose
+// pods were seen to be runs hold their requests only while they run: the mean number of running pods counts. Init containers hold nothing while the other containers run;
 // if one requests more than these together, the request of the pod counts.
 func (p Plan) SavingOf(price cost.UnitPrice, pods int32, runs bool) cost.Saving {
 	return p.saving(price, pods, runs, 0, len(p.Containers))
@@ -25,7 +25,7 @@ func (p Plan) ContainerSaving(i int, price cost.UnitPrice, pods int32, runs bool
 // saving.
 func (p Plan) Requests(pods int32, runs bool) (now, after cost.Amounts) {
 	mean := float64(pods)
-	if runs {
+	if runs || p.MeanPods > 0 {
 		mean = max(p.MeanPods, 0)
 	}
 
@@ -51,7 +51,7 @@ func (p Plan) saving(price cost.UnitPrice, pods int32, runs bool, from, to int) 
 	}
 
 	resizes := p.resizes(from, to)
-	if runs {
+	if p.MeanPods > 0 {
 		return cost.SavingOfMean(price, p.MeanPods, resizes)
 	}
 

@@ -46,9 +46,13 @@ func TestPlanSavingOf(t *testing.T) {
 	}
 
 	p.MeanPods = 0.25
-	if runs := p.SavingOf(price, 4, true); runs.CPU != 750/4 || runs.Memory != -1<<30/4 || runs.Counted != 2 {
-		t.Errorf("SavingOf a job that runs a quarter of the time = %+v, want a quarter of the saving", runs)
+	for _, job := range []bool{true, false} { // Runs of other kinds are known by the plan alone.
+		if runs := p.SavingOf(price, 4, job); runs.CPU != 750/4 || runs.Memory != -1<<30/4 || runs.Counted != 2 {
+			t.Errorf("SavingOf pods that run a quarter of the time, of a job: %t = %+v, want a quarter of the saving", job, runs)
+		}
 	}
+
+	p.MeanPods = 0
 
 	// The parts are the whole.
 	var cpu units.MilliCPU
