@@ -126,8 +126,11 @@ func TestOOMEstimator(t *testing.T) {
 		"too long ago":    {"db", []rightsize.OOM{ago(49*time.Hour, gib)}, 0},
 		"in the future":   {"db", []rightsize.OOM{ago(-time.Hour, gib)}, 0},
 		"unknown memory":  {"db", []rightsize.OOM{ago(time.Hour, 0)}, 0},
+		"unknown limit, a peak below the request": {"db", []rightsize.OOM{{At: start.Add(-time.Hour), Memory: 200 << 20, LimitUnknown: true}}, 700 << 20},
+		"unknown limit, a peak above half of it":  {"db", []rightsize.OOM{{At: start.Add(-time.Hour), Memory: 400 << 20, LimitUnknown: true}}, 800 << 20},
+		"unknown limit and no usage":              {"db", []rightsize.OOM{{At: start.Add(-time.Hour), LimitUnknown: true}}, 700 << 20},
 	} {
-		got, counts := o.Estimate(c.workload, c.kills, start, 0)
+		got, counts := o.Estimate(c.workload, c.kills, 700<<20, start, 0)
 		if got.Value != c.want || counts != (c.want > 0) || !got.LowerBoundOnly {
 			t.Errorf("%s: %+v, want %v", name, got, c.want)
 		}
@@ -148,7 +151,7 @@ func FuzzSettings(f *testing.F) {
 		}
 
 		if o, err := ParseOOMEstimator(map[string]string{key: value}); err == nil {
-			e, _ := o.Estimate("web", []rightsize.OOM{{At: start, Memory: 1 << 40}}, start, 0)
+			e, _ := o.Estimate("web", []rightsize.OOM{{At: start, Memory: 1 << 40}}, 0, start, 0)
 			if !isValid(units.Memory, e.Value) {
 				t.Errorf("estimate with %q=%q = %+v, want a valid value", key, value, e)
 			}

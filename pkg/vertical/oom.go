@@ -60,9 +60,9 @@ func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 	return out, nil
 }
 
-// Estimate returns the memory required after the kills of one container, and false if no kill counts. One without a limit does not:
-// the node was out of memory, which does not bound the need.
-func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, now time.Time, priority int) (Estimate, bool) {
+// Estimate returns the memory required after the kills of one container with a current request, and false if no kill counts. One without a
+// limit does not: the node was out of memory, which does not bound the need. After one whose limit is unknown, the request is kept at least.
+func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, request units.Bytes, now time.Time, priority int) (Estimate, bool) {
 	ratio, ok := o.ratios[workload]
 	if !ok {
 		ratio = o.Ratio
@@ -70,7 +70,16 @@ func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, now time.
 
 	out := Estimate{Estimator: TypeOOM, Priority: priority, LowerBoundOnly: true}
 	for _, k := range kills {
-		if age := now.Sub(k.At); age > o.Window || age < -maxClockSkew || k.Memory <= 0 || k.NoLimit {
+		if age := now.Sub(k.At); age > o.Window || age < -maxClockSkew || k.NoLimit {
+			continue
+		}
+
+		if k.LimitUnknown && float64(request) > out.Value {
+			out.Value = float64(request)
+			out.Reason = fmt.Sprintf("it was killed at %s, with an unknown limit: its request is not lowered", k.At.UTC().Format(time.RFC3339))
+		}
+
+		if k.Memory <= 0 {
 			continue
 		}
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/historyserver"
@@ -224,7 +226,7 @@ func autoscalerAnswer(p vertical.PercentileEstimator, o vertical.OOMEstimator, w
 			continue
 		}
 
-		if e, ok := o.Estimate(w.Name, c.OOMs, end(), 0); ok && e.Value > out.Memory {
+		if e, ok := o.Estimate(w.Name, c.OOMs, ptr.Deref(c.Current.WithDefaultRequests().MemoryRequest, 0), end(), 0); ok && e.Value > out.Memory {
 			out.Memory = min(e.Value, nodeMemory)
 			out.MemoryText = e.Reason
 		}

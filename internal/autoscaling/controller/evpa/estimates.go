@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -21,6 +22,8 @@ import (
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/profile"
+	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/scaling"
 	"crane.io/crane/pkg/units"
 	"crane.io/crane/pkg/vertical"
@@ -175,17 +178,17 @@ func addOOMEstimates(ns namespaceSnapshot, s autoscalerState, o vertical.OOMEsti
 		return
 	}
 
-	for _, c := range sink.containers {
-		kills := ns.containerKills(s.target, c.Name)
-		if p := s.estimators.percentile; ns.usage != nil && p.err == nil {
-			for _, in := range ns.usage.ResourceInput(s.target, p.settings.Policy(s.target.Subject()), ns.now).Containers {
-				if in.Name == c.Name {
-					kills = append(kills, in.OOMs...)
-				}
-			}
+	fromHistory := map[string][]rightsize.OOM{}
+	if p := s.estimators.percentile; ns.usage != nil && p.err == nil {
+		for _, in := range ns.usage.ResourceInput(s.target, p.settings.Policy(s.target.Subject()), ns.now).Containers {
+			fromHistory[in.Name] = in.OOMs
 		}
+	}
 
-		if e, ok := o.Estimate(s.target.Name, kills, ns.now, sink.priority); ok {
+	for _, c := range sink.containers {
+		kills := append(ns.containerKills(s.target, c.Name), fromHistory[c.Name]...)
+		request := ptr.Deref(profile.CurrentResources(c).WithDefaultRequests().MemoryRequest, 0)
+		if e, ok := o.Estimate(s.target.Name, kills, request, ns.now, sink.priority); ok {
 			sink.add(c.Name, units.Memory, e)
 		}
 	}

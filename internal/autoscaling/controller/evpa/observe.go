@@ -252,7 +252,12 @@ func (ns namespaceSnapshot) containerKills(target workload.Workload, container s
 		if k.Container == container && slices.ContainsFunc(k.Owners(), func(o oom.Owner) bool {
 			return o.Kind == target.Kind && o.Name == target.Name && workload.GroupOf(o.APIVersion, o.Kind) == workload.GroupOf(target.APIVersion, target.Kind)
 		}) {
-			out = append(out, rightsize.OOM{At: k.At, Memory: k.Memory, NoLimit: k.NoLimit})
+			out = append(out, rightsize.OOM{
+				At:           k.At,
+				Memory:       k.Memory,
+				NoLimit:      k.NoLimit,
+				LimitUnknown: k.Memory <= 0 && !k.NoLimit,
+			})
 		}
 	}
 
