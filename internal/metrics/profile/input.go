@@ -104,7 +104,7 @@ func SizingAutoscaler(a workload.Autoscaler, targets []workload.UtilizationTarge
 func (u *Usage) SetConstraints(c workload.Constraints) { u.constraints = c }
 
 // oomKills returns the OOM kills of a container with the limit that it had at the time. Where the source does not know it, the memory is the
-// peak of that day, bounded by the current limit or request: the current limit may have been raised because of the kill.
+// peak of that day, bounded by the current limit or request, or 0 without any: the current limit may have been raised because of the kill.
 func (u *Usage) oomKills(ref workload.Ref, c workload.Container) []rightsize.OOM {
 	key := container{identity: identityOf(ref), name: c.Name}
 	var out []rightsize.OOM
@@ -125,9 +125,7 @@ func (u *Usage) oomKills(ref workload.Ref, c workload.Container) []rightsize.OOM
 			}
 		}
 
-		if memory > 0 {
-			out = append(out, rightsize.OOM{At: kill.At, Memory: memory, LimitUnknown: true})
-		}
+		out = append(out, rightsize.OOM{At: kill.At, Memory: memory, LimitUnknown: true})
 	}
 
 	return out
