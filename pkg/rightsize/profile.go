@@ -261,9 +261,11 @@ func newDayClock(date series.Day, part series.Series, started time.Time) dayCloc
 	return c
 }
 
-// withoutWholeLife returns a clock without a start if all samples of a part are in it: a pod that lives for less has no other usage.
+// withoutWholeLife returns a clock without a start if all samples of a part are in it: a pod that lives for less has no other usage. A part
+// that ends with the day may continue.
 func (c dayClock) withoutWholeLife(part series.Series) dayClock {
-	if n := len(part.Values); n > 0 && c.isStarting(0) && c.isStarting(n-1) {
+	n := len(part.Values)
+	if n > 0 && c.isStarting(0) && c.isStarting(n-1) && c.offset+time.Duration(n)*c.step < day {
 		c.startFrom = 0
 		c.startTo = 0
 	}

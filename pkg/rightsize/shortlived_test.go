@@ -97,3 +97,22 @@ func TestRecommend_PodsThatLiveForMinutes(t *testing.T) {
 		}
 	}
 }
+
+// TestRecommend_StartAtMidnight checks that the start of a pod that lives on is no steady usage, also if midnight is within it.
+func TestRecommend_StartAtMidnight(t *testing.T) {
+	p := NewProfile()
+	started := start.Add(day - 3*time.Minute)
+	p.AddCPU(Usage{Pod: "web", Started: started, Series: at(started, 600, func(i int) float64 {
+		if i < 5 {
+			return 4
+		}
+
+		return 0.2
+	})})
+
+	for _, d := range p.Days() {
+		if d.StartCPU != 4 || d.CPU.Total() > 0 && d.CPU.Max() > 0.21 {
+			t.Errorf("%v: steady CPU up to %v, at the start %v, want 0.2 and 4", d.Day, d.CPU.Max(), d.StartCPU)
+		}
+	}
+}
