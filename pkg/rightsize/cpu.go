@@ -84,7 +84,7 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 	})
 	s.clamp(float64(p.CPU.Step)/1000, float64(p.CPU.Floor)/1000, float64(p.CPU.Ceiling)/1000, float64(in.MaxCPU)/1000)
 	if !in.RunsToCompletion {
-		s.weeklyPeak(days)
+		s.weeklyPeak(days, in.Now)
 	}
 
 	return s, true

@@ -128,3 +128,22 @@ func TestRecommend_WeeklyPeak(t *testing.T) {
 		}
 	}
 }
+
+// TestRecommend_WeeklyPeakOnTheDay checks that the peaks of the last Mondays are named before that of this Monday as well.
+func TestRecommend_WeeklyPeakOnTheDay(t *testing.T) {
+	p := NewProfile()
+	p.AddCPU(Usage{Pod: "a", Series: minutes(14*1440+120, func(i int) float64 {
+		if minute := i % 1440; i/1440%7 == 0 && minute >= 600 && minute < 960 {
+			return 3
+		}
+
+		return 0.2
+	})})
+
+	for _, now := range []time.Time{start.Add(14 * day), start.Add(14*day + 2*time.Hour)} {
+		r := Recommend(Input{Container: "app", Profile: p, Now: now}, mustPolicy(t, DefaultPolicy))
+		if !hasFlag(r.CPU, FlagWeeklyPeak) {
+			t.Errorf("at %v: flags %v, want %s", now, r.CPU.Flags, FlagWeeklyPeak)
+		}
+	}
+}

@@ -24,12 +24,13 @@ const (
 )
 
 // weeklyPeak flags weekdays whose usage exceeds the request on each of them, with the cost of covering them and of not doing so. A
-// policy that leaves out some of the days may leave out the same weekday of each week.
-func (s *sizer) weeklyPeak(days []*Day) {
+// policy that leaves out some of the days may leave out the same weekday of each week. The day of now is not over, so it does not show that
+// there is no peak.
+func (s *sizer) weeklyPeak(days []*Day, now time.Time) {
 	shares := make([]float64, 0, len(days))
 	byWeekday := map[time.Weekday][]*Day{}
 	for _, d := range days {
-		if d.CPU.Total() > 0 {
+		if d.CPU.Total() > 0 && !now.Before(d.Day.End()) {
 			shares = append(shares, s.shareAbove(d))
 			byWeekday[d.Day.Start().Weekday()] = append(byWeekday[d.Day.Start().Weekday()], d)
 		}
@@ -42,21 +43,13 @@ func (s *sizer) weeklyPeak(days []*Day) {
 	count := 0
 	for weekday := time.Sunday; weekday <= time.Saturday; weekday++ {
 		same := byWeekday[weekday]
-		peak := 0.0
-		isPeak := func(d *Day) bool {
-			level := d.CPU.Quantile(1 - peakHour/2)
-			peak = max(peak, level)
-			share := s.shareAbove(d)
-			return share >= peakHour && share >= peakTimes*usual && level >= peakFactor*s.value
-		}
-
-		if len(same) < peakDays || slices.ContainsFunc(same, func(d *Day) bool { return !isPeak(d) }) {
+		if len(same) < peakDays || slices.ContainsFunc(same, func(d *Day) bool { return !s.isPeak(d, usual) }) {
 			continue
 		}
 
 		names = append(names, weekday.String())
-		required = max(required, peak)
 		for _, d := range same {
+			required = max(required, busiestHour(d))
 			hours += 24 * s.shareAbove(d)
 			count++
 		}
@@ -75,6 +68,15 @@ func (s *sizer) weeklyPeak(days []*Day) {
 		"not to cover it withholds up to %s of the need in these hours", strings.Join(names, " and "), count, Cores.format(required), hours/float64(count),
 		Cores.format(required-s.value), percent(units.Ratio(1-s.value/required))))
 }
+
+// isPeak reports whether a day is above the value for an hour, and longer than usual.
+func (s *sizer) isPeak(d *Day, usual float64) bool {
+	share := s.shareAbove(d)
+	return share >= peakHour && share >= peakTimes*usual && busiestHour(d) >= peakFactor*s.value
+}
+
+// busiestHour returns the CPU of the busiest hour of a day.
+func busiestHour(d *Day) float64 { return d.CPU.Quantile(1 - peakHour/2) }
 
 // shareAbove returns the share of the samples of a day above the value.
 func (s *sizer) shareAbove(d *Day) float64 { return d.CPU.CountAbove(s.value) / float64(d.CPU.Total()) }
