@@ -77,17 +77,15 @@ func (s *sizer) throttled(days []*Day, current float64) {
 		dayTotal := float64(d.CPU.Total())
 		total += dayTotal
 		throttledSamples += samples
-		switch {
-		case dayTotal == 0:
-		case samples > 0 && samples >= unknownNeedShare*dayTotal:
-			limit = max(limit, dayLimit)
-			measured = 0
-		case at.Limited > 0:
-			measured = max(measured, dayLimit)
-		}
-
 		if samples > 0 {
 			limit = max(limit, dayLimit)
+		}
+
+		switch {
+		case samples > 0 && samples >= unknownNeedShare*dayTotal:
+			measured = 0
+		case dayTotal > 0 && at.Limited > 0:
+			measured = max(measured, dayLimit)
 		}
 	}
 
