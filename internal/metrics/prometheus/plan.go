@@ -245,9 +245,12 @@ func (d *intervalDetector) longestRecent(ctx context.Context, metric string, at 
 	const most, slowest = "most", "slowest"
 	sel := d.expr.containers(metric)
 	var containers, earlier []string
-	for look, quantile := range map[string]float64{most: 0.5, slowest: slowestShare} {
+	for _, share := range []struct {
+		look     string
+		quantile float64
+	}{{most, 0.5}, {slowest, slowestShare}} {
 		containers = append(containers, fmt.Sprintf(`label_replace(quantile(%g, max by (%s) (count_over_time(%s[1h])) and max by (%s) (last_over_time(%s[%s] offset 45m))), "look", %q, "", "")`,
-			quantile, byContainer, sel, byContainer, sel, promDuration(longestInterval), look))
+			share.quantile, byContainer, sel, byContainer, sel, promDuration(longestInterval), share.look))
 	}
 
 	for _, days := range []time.Duration{1, 7, 13} {
