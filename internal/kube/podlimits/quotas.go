@@ -19,8 +19,9 @@ func (r Rules) quotaRefusal(changes []Change) string {
 		quota := &r.Quotas[i]
 		needs := map[corev1.ResourceName]apiresource.Quantity{}
 		for _, c := range changes {
-			addUsage(needs, quota, c.After, false)
-			addUsage(needs, quota, c.Before, true)
+			pods := max(1, c.Pods)
+			addUsage(needs, quota, c.After, pods)
+			addUsage(needs, quota, c.Before, -pods)
 		}
 
 		for _, name := range slices.Sorted(maps.Keys(needs)) {
@@ -43,20 +44,18 @@ func (r Rules) quotaRefusal(changes []Change) string {
 	return ""
 }
 
-// addUsage adds what a pod uses of a quota that selects it, or subtracts it.
-func addUsage(sums map[corev1.ResourceName]apiresource.Quantity, quota *corev1.ResourceQuota, pod *corev1.Pod, subtract bool) {
+// addUsage adds what a number of pods, which may be negative, use of a quota that selects them.
+func addUsage(sums map[corev1.ResourceName]apiresource.Quantity, quota *corev1.ResourceQuota, pod *corev1.Pod, pods int64) {
 	if pod == nil || !selectsPod(quota, pod) {
 		return
 	}
 
 	add := func(name corev1.ResourceName, q apiresource.Quantity) {
-		sum := sums[name]
-		if subtract {
-			sum.Sub(q)
-		} else {
-			sum.Add(q)
-		}
+		all := q.DeepCopy()
+		all.Mul(pods)
 
+		sum := sums[name]
+		sum.Add(all)
 		sums[name] = sum
 	}
 

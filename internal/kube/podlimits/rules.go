@@ -60,7 +60,11 @@ func (r Rules) Refusal(pod *corev1.Pod) string {
 }
 
 // Change is a pod and what it becomes. Before is nil for an additional pod.
-type Change struct{ Before, After *corev1.Pod }
+type Change struct {
+	Before, After *corev1.Pod
+	// Pods is the number of equal pods; 0 for one.
+	Pods int64
+}
 
 // ChangeRefusal returns why changed or replaced pods would be refused, although the present ones would not; empty if they would not. Quotas
 // count what the pods need more.

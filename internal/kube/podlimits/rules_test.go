@@ -127,15 +127,17 @@ func TestChangeRefusal(t *testing.T) {
 		changes []Change
 		want    string
 	}{
-		"same":              {quota("2"), []Change{{pod("1"), pod("1")}, {pod("1"), pod("1")}}, ""},
-		"less, overdrawn":   {quota("5"), []Change{{pod("1"), pod("500m")}}, ""},
-		"more, with room":   {quota("1"), []Change{{pod("1"), pod("2")}}, ""},
-		"more, without":     {quota("2"), []Change{{pod("1"), pod("1100m")}}, "ResourceQuota team has no room: 2 of 2 requests.cpu are used, and 100m more are needed"},
-		"all pods together": {quota("1600m"), []Change{{pod("500m"), pod("700m")}, {pod("500m"), pod("701m")}}, "401m more"},
+		"same":              {quota("2"), []Change{{Before: pod("1"), After: pod("1")}, {Before: pod("1"), After: pod("1")}}, ""},
+		"less, overdrawn":   {quota("5"), []Change{{Before: pod("1"), After: pod("500m")}}, ""},
+		"more, with room":   {quota("1"), []Change{{Before: pod("1"), After: pod("2")}}, ""},
+		"more, without":     {quota("2"), []Change{{Before: pod("1"), After: pod("1100m")}}, "ResourceQuota team has no room: 2 of 2 requests.cpu are used, and 100m more are needed"},
+		"all pods together": {quota("1600m"), []Change{{Before: pod("500m"), After: pod("700m")}, {Before: pod("500m"), After: pod("701m")}}, "401m more"},
+		"equal pods":        {quota("1"), []Change{{Before: pod("500m"), After: pod("600m"), Pods: 11}}, "1100m more"},
+		"many equal pods":   {quota("1"), []Change{{Before: pod("500m"), After: pod("600m"), Pods: 1<<31 - 1}}, "ResourceQuota team has no room"},
 		"a bound that the pod violates already": {
-			newRange(corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: amounts("2", "")}), []Change{{pod("1"), pod("900m")}}, "",
+			newRange(corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: amounts("2", "")}), []Change{{Before: pod("1"), After: pod("900m")}}, "",
 		},
-		"a bound": {newRange(corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: amounts("950m", "")}), []Change{{pod("1"), pod("900m")}}, "950m is the minimum"},
+		"a bound": {newRange(corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: amounts("950m", "")}), []Change{{Before: pod("1"), After: pod("900m")}}, "950m is the minimum"},
 	} {
 		if got := c.rules.ChangeRefusal(c.changes); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: ChangeRefusal = %q, want %q", name, got, c.want)

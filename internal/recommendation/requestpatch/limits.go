@@ -101,14 +101,14 @@ func refusalOf(rules podlimits.Rules, it *sizereport.Item) string {
 		}
 	}
 
-	before.Spec = *effectiveresources.NewPod(&before.Spec, rules.LimitRanges)
-	after.Spec = *effectiveresources.NewPod(&after.Spec, rules.LimitRanges)
-	all := make([]podlimits.Change, max(1, int(it.Workload.Replicas)))
-	for i := range all {
-		all[i] = podlimits.Change{Before: before, After: after}
+	rules.SetDefaults(&before.Spec)
+	rules.SetDefaults(&after.Spec)
+	change := podlimits.Change{
+		Before: before,
+		After:  after,
+		Pods:   int64(it.Workload.Replicas),
 	}
-
-	if reason := rules.ChangeRefusal(all); reason != "" {
+	if reason := rules.ChangeRefusal([]podlimits.Change{change}); reason != "" {
 		return "its pods would be refused: " + reason
 	}
 
