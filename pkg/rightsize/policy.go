@@ -181,24 +181,20 @@ func (p Policy) problems() settings.Errors {
 	v.envelope(cpu)
 	v.window("cpu", cpu.Window, cpu.HalfLife)
 
-	v.Check(cpu.Margin >= 0 && cpu.Margin <= 10, "cpu.margin", cpu.Margin, "must be 0 to 10 (0.15 is 15 %)")
+	v.margin("cpu.margin", cpu.Margin)
 	v.share("cpu.targetUtilization", cpu.TargetUtilization)
-	v.Check(cpu.Floor > 0, "cpu.floor", cpu.Floor, "must be above zero: a request of zero is never recommended")
-	v.Check(cpu.Step > 0, "cpu.step", cpu.Step, "must be above zero")
-	v.Check(cpu.Ceiling == 0 || cpu.Ceiling >= cpu.Floor, "cpu.ceiling", cpu.Ceiling, "must be 0 (none) or at least the floor")
+	checkBounds(v, "cpu", cpu.Floor, cpu.Ceiling, cpu.Step)
 	v.limit("cpu.limit", cpu.Limit)
 
 	mem := p.Memory
 	v.share("memory.percentile", mem.Percentile)
 	v.window("memory", mem.Window, mem.HalfLife)
-	v.Check(mem.Margin >= 0 && mem.Margin <= 10, "memory.margin", mem.Margin, "must be 0 to 10 (0.15 is 15 %)")
+	v.margin("memory.margin", mem.Margin)
 	v.Check(mem.TailMargin >= 0 && mem.TailMargin <= 100, "memory.tailMargin", mem.TailMargin, "must be 0 to 100")
 	v.Check(mem.MaxMargin >= 0 && mem.MaxMargin <= 10, "memory.maxMargin", mem.MaxMargin, "must be 0 to 10")
 
 	v.share("memory.targetUtilization", mem.TargetUtilization)
-	v.Check(mem.Floor > 0, "memory.floor", mem.Floor, "must be above zero: a request of zero is never recommended")
-	v.Check(mem.Step > 0, "memory.step", mem.Step, "must be above zero")
-	v.Check(mem.Ceiling == 0 || mem.Ceiling >= mem.Floor, "memory.ceiling", mem.Ceiling, "must be 0 (none) or at least the floor")
+	checkBounds(v, "memory", mem.Floor, mem.Ceiling, mem.Step)
 	v.limit("memory.limit", mem.Limit)
 	v.Check(mem.PageCache.LeaveOut >= 0 && mem.PageCache.LeaveOut <= 1, "memory.pageCache.leaveOut", mem.PageCache.LeaveOut, "must be 0 to 1 (0.5 is half of it)")
 
@@ -222,6 +218,17 @@ type validator struct{ settings.Errors }
 
 func (v *validator) share(path string, r units.Ratio) {
 	v.Check(r > 0 && r <= 1, path, r, "must be above 0 and at most 1")
+}
+
+func (v *validator) margin(path string, r units.Ratio) {
+	v.Check(r >= 0 && r <= 10, path, r, "must be 0 to 10 (0.15 is 15 %)")
+}
+
+// checkBounds checks the floor, the ceiling and the step of the request of a resource.
+func checkBounds[T units.MilliCPU | units.Bytes](v *validator, resource string, floor, ceiling, step T) {
+	v.Check(floor > 0, resource+".floor", floor, "must be above zero: a request of zero is never recommended")
+	v.Check(step > 0, resource+".step", step, "must be above zero")
+	v.Check(ceiling == 0 || ceiling >= floor, resource+".ceiling", ceiling, "must be 0 (none) or at least the floor")
 }
 
 func (v *validator) envelope(cpu CPUPolicy) {
