@@ -46,18 +46,14 @@ func (s settingFiles) unscaleGroup(e *Entry, quota *FileRecord, names limitFiles
 			continue
 		}
 
-		// The kernel accepts no burst above the quota, and on v1 no quota above the parent's for the period in force.
+		// The kernel accepts no burst above the quota.
 		var errs []error
 		if burst > 0 {
 			unscaled := float64(burst) * float64(limit.Period) / float64(now.Period)
 			errs = append(errs, s.write(quota.Group, names.burst, nearestBurst(e.record(quota.Group, names.burst), unscaled)))
 		}
 
-		errs = append(errs, s.write(quota.Group, names.quota, names.format(limit)))
-		if !names.v2 {
-			errs = append(errs, s.write(quota.Group, cgroup.FilePeriodV1, micros(limit.Period)))
-		}
-
+		errs = append(errs, s.writeLimit(quota.Group, names, now, limit))
 		if err := errors.Join(errs...); err != nil && !s.isGone(quota.Group, quota.File) {
 			return fmt.Errorf("resetting the CPU limit of %s that the kernel scaled: %w", e.Subject, err)
 		}
@@ -66,6 +62,41 @@ func (s settingFiles) unscaleGroup(e *Entry, quota *FileRecord, names limitFiles
 	}
 
 	return nil
+}
+
+// writeLimit replaces a limit. On v1 the quota and the period are two files, and between the two writes the group has more or less than before
+// and after: the kernel refuses more than the parent has and less than a child has. So either order may be the one that it accepts, and a limit of
+// which half is refused is put back.
+func (s settingFiles) writeLimit(group string, names limitFiles, now, next cgroup.Bandwidth) error {
+	if names.v2 {
+		return s.write(group, names.quota, names.format(next))
+	}
+
+	quota := fileChange{names.quota, names.format(now), names.format(next)}
+	period := fileChange{cgroup.FilePeriodV1, micros(now.Period), micros(next.Period)}
+
+	err := s.writeBoth(group, quota, period)
+	if err != nil {
+		err = s.writeBoth(group, period, quota)
+	}
+
+	return err
+}
+
+type fileChange struct{ file, from, to string }
+
+// writeBoth writes two files, or none if one of the writes is refused.
+func (s settingFiles) writeBoth(group string, first, second fileChange) error {
+	if err := s.write(group, first.file, first.to); err != nil {
+		return err
+	}
+
+	err := s.write(group, second.file, second.to)
+	if err != nil {
+		err = errors.Join(err, s.write(group, first.file, first.from))
+	}
+
+	return err
 }
 
 // nearestBurst returns the recorded burst that a computed one is but for the kernel's rounding, else the computed one.

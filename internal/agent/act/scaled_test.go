@@ -5,10 +5,14 @@ package act
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/pkg/qos"
 )
 
 // scale does what the kernel's period timer does to a throttled group, a number of times.
@@ -90,5 +94,58 @@ func TestForeignPeriodIsNotScaled(t *testing.T) {
 		if err := th.journal.UndoAll(); err != nil || n.get(t, n.group, "cpu.max") != limit {
 			t.Errorf("UndoAll after another process wrote %q = %v with %s, want nil and its value", limit, err, n.get(t, n.group, "cpu.max"))
 		}
+	}
+}
+
+// TestUndoBesideUnreadableLimit checks that a limit that cannot be read keeps no other file of its unit from being restored.
+func TestUndoBesideUnreadableLimit(t *testing.T) {
+	for _, v1 := range []bool{false, true} {
+		n := newFixture(t, v1)
+		th := n.throttler(t, n.tree)
+		weightFile := cgroup.FileWeight
+		if v1 {
+			weightFile = cgroup.FileSharesV1
+		}
+
+		pod := filepath.Dir(n.group)
+		want := n.get(t, pod, weightFile)
+		step := plan(qos.Unlimited, 100, qos.Unlimited)
+		step.Weight = 0.1
+		if err := th.Throttle(step, n.group); err != nil || n.get(t, pod, weightFile) == want {
+			t.Fatalf("Throttle = %v with weight %s, want nil and less than %s", err, n.get(t, pod, weightFile), want)
+		}
+
+		quota, _ := n.layout.LimitFiles(n.group)
+		if err := os.WriteFile(quota, []byte("damaged\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		err := th.journal.UndoAll()
+		if got := n.get(t, pod, weightFile); err == nil || got != want || len(th.journal.Entries()) != 1 {
+			t.Errorf("v1 %t: UndoAll with a damaged limit = %v with weight %s and entries %+v, want an error, %s and the unit", v1, err, got, th.journal.Entries(), want)
+		}
+	}
+}
+
+// TestResetScaledParent checks that on v1 the scaled limit of a pod is reset although its container has as much: the kernel refuses the quota
+// before the period there.
+func TestResetScaledParent(t *testing.T) {
+	n := newFixture(t, true)
+	pod := filepath.Dir(n.group)
+	j := n.open(t, n.tree)
+	limit := cgroup.Bandwidth{Quota: 100 * time.Millisecond, Period: 100 * time.Millisecond}
+	if err := j.Change(Unit{Key: "elastic/pod", Subject: "the pod", Changes: QuotaChanges(cgroup.V1, pod, limit)}); err != nil {
+		t.Fatal(err)
+	}
+
+	n.set(t, "100000", "0")
+	if err := n.tree.ScaleLimit(pod); err != nil {
+		t.Fatal(err)
+	}
+
+	err := ResetScaled(j, "elastic/pod")
+	got, _, readErr := n.layout.ReadLimit(&host.Reader{}, pod)
+	if err != nil || readErr != nil || got != limit {
+		t.Errorf("ResetScaled = %v with limit %v, %v; want nil and %v", err, got, readErr, limit)
 	}
 }

@@ -83,15 +83,16 @@ func (j *Journal) undo(list []*Entry) error {
 
 // undoEntry restores the files of a unit, the last changed first. wrote reports that a file was written.
 func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
+	var errs []error
+	// A limit that cannot be reset keeps the unit in the journal, and the other files are restored all the same.
 	if err := j.files.unscale(e); err != nil {
-		return false, err
+		errs = append(errs, err)
 	}
 
 	if !j.files.conditionsHold(e) {
-		return false, nil
+		return false, errors.Join(errs...)
 	}
 
-	var errs []error
 	var theirs, refused bool
 	for i := range slices.Backward(e.Files) {
 		record := &e.Files[i]
