@@ -6,6 +6,7 @@ package cpupinning
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,42 +158,44 @@ func (c *cpusetWriter) liftQuotas(groups map[string]string) error {
 		return nil
 	}
 
-	file, none := cgroup.FileQuotaV1, "-1"
-	if c.layout.Version == cgroup.V2 {
-		file, none = cgroup.FileMax, "max"
-	}
-
 	var errs []error
-	for group, subject := range groups {
-		key := UnitKindQuota + "/" + group
-		now, err := c.journal.Current(key, group, file)
-		if errors.Is(err, host.ErrGone) || err == nil && cgroup.EqualSettings(file, now, none) {
-			continue
-		}
-
-		if err == nil {
-			// The file of v2 has the period as well, which stays.
-			value := none
-			if _, period, hasPeriod := strings.Cut(strings.TrimSpace(now), " "); hasPeriod {
-				value += " " + period
-			}
-
-			err = c.journal.Change(act.Unit{Key: key, Subject: subject, Changes: []act.Change{{Group: group, File: file, Value: value}}})
-		}
-
-		if err != nil {
-			errs = append(errs, fmt.Errorf("lifting the CPU quota of %s: %w", subject, err))
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		if err := c.liftQuota(group, groups[group]); err != nil {
+			errs = append(errs, fmt.Errorf("lifting the CPU quota of %s: %w", groups[group], err))
 		}
 	}
 
 	for _, e := range c.journal.Entries() {
-		group, ok := strings.CutPrefix(e.Key, UnitKindQuota+"/")
-		if _, lifted := groups[group]; ok && !lifted {
+		group, isQuota := strings.CutPrefix(e.Key, UnitKindQuota+"/")
+		if !isQuota {
+			continue
+		}
+
+		if _, lifted := groups[group]; !lifted {
 			errs = append(errs, c.journal.Undo(e.Key))
 		}
 	}
 
 	return errors.Join(errs...)
+}
+
+// liftQuota lifts the CPU quota of a group; its period stays.
+func (c *cpusetWriter) liftQuota(group, subject string) error {
+	key := UnitKindQuota + "/" + group
+	limit, err := act.CurrentLimit(c.journal, key, group)
+	if errors.Is(err, host.ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	if limit.Unlimited() {
+		return nil
+	}
+
+	limit.Quota = -1
+	return c.journal.Change(act.Unit{Key: key, Subject: subject, Changes: act.QuotaChanges(c.layout.Version, group, limit)})
 }
 
 // changed reports whether the journal has CPUs of containers.
