@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -211,7 +212,7 @@ type Resources struct {
 // discovered are the resources of one discovery.
 type discovered struct {
 	mapper meta.RESTMapper
-	// found has what was looked up: rules name a few resources, and each request looks all of them up.
+	// found has what was looked up, by lower-case name: rules name a few resources, and each request looks all of them up.
 	found sync.Map // resourceInfo by schema.GroupResource
 }
 
@@ -247,6 +248,8 @@ func (r *Resources) lookup(name schema.GroupResource) (resourceInfo, error) {
 		return resourceInfo{}, status.Unavailable("%s: the resources of the cluster are not known yet", name.String())
 	}
 
+	// The mapper ignores the case of names, which requests choose: each spelling would stay in memory.
+	name.Resource = strings.ToLower(name.Resource)
 	if cached, ok := current.found.Load(name); ok {
 		if info, ok := cached.(resourceInfo); ok {
 			return info, nil
@@ -254,8 +257,8 @@ func (r *Resources) lookup(name schema.GroupResource) (resourceInfo, error) {
 	}
 
 	found, err := describeForRequest(current.mapper, name)
-	// Names that the cluster does not have are not kept: requests choose them.
-	if err == nil {
+	// Nor are names kept that the cluster does not have, or groups of which the mapper accepts the begin.
+	if err == nil && (name.Group == "" || name.Group == found.groupResource.Group) {
 		current.found.Store(name, found)
 	}
 

@@ -101,6 +101,32 @@ func TestResourcesOfOverrides(t *testing.T) {
 	}
 }
 
+// TestLookupKeepsNoSpellings checks that what requests name is kept once, whatever its spelling.
+func TestLookupKeepsNoSpellings(t *testing.T) {
+	p, _ := newProvider(t, "rules: []\n", nil)
+	found := &p.Resources.current.Load().found
+	found.Clear()
+
+	for _, name := range []string{"pods", "Pods", "PODS", "pOdS"} {
+		if _, err := p.Resources.lookup(schema.GroupResource{Resource: name}); err != nil {
+			t.Errorf("lookup(%s) = %v, want nil", name, err)
+		}
+	}
+
+	for _, group := range []string{"search.example", "search", "sea", "s"} {
+		_, _ = p.Resources.lookup(schema.GroupResource{Group: group, Resource: "indices"}) // It may be refused.
+	}
+
+	var kept []any
+	found.Range(func(name, _ any) bool {
+		kept = append(kept, name)
+		return true
+	})
+	if len(kept) != 2 {
+		t.Errorf("%d resources are kept, want pods and indices alone: %v", len(kept), kept)
+	}
+}
+
 // TestListedResources checks that the metrics of an override are listed under its resource.
 func TestListedResources(t *testing.T) {
 	p, _ := newProvider(t, "rules:\n- seriesQuery: hits\n  resources: {overrides: {ns: {resource: namespaces}, i: {group: search.example, resource: index}, gone: {resource: gone}}}\n  metricsQuery: x\n", nil)
