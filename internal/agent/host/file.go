@@ -23,6 +23,12 @@ func (unsupportedError) Error() string { return "is not supported by the running
 // Is implements the interface of errors.Is.
 func (unsupportedError) Is(target error) bool { return target == ErrGone }
 
+// IsUnsupported reports whether an error is that of a file which the running kernel shows but does not support. In a recorded tree such a file is
+// a directory.
+func IsUnsupported(err error) bool {
+	return errors.Is(err, ErrUnsupported) || errors.Is(err, syscall.EISDIR)
+}
+
 const (
 	initialBufferBytes = 16 << 10
 	// maxFileBytes limits the size of a file. /proc/stat of 8192 CPUs has about 1 MiB.

@@ -220,3 +220,24 @@ func TestPressureDisabled(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreadablePressure checks that pressure which is there and cannot be read is a problem: the kernel supports it.
+func TestUnreadablePressure(t *testing.T) {
+	for file, subject := range map[string]string{"proc/pressure/cpu": "pressure cpu", "": "pods"} {
+		dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
+		path := filepath.Join(dir, file)
+		if file == "" {
+			path = filepath.Join(podFiles(dir, burstable), "cpu.pressure")
+		}
+
+		// A link to itself cannot be opened, whatever the rights of the test.
+		if err := errors.Join(os.Remove(path), os.Symlink(path, path)); err != nil {
+			t.Fatal(err)
+		}
+
+		s := newObserver(t, dir).Collect(time.Now())
+		if !strings.Contains(s.Problems[subject], filepath.Base(path)) {
+			t.Errorf("problems with an unreadable %s are %v, want one of %s", path, s.Problems, subject)
+		}
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"crane.io/crane/internal/agent/host"
 )
@@ -284,7 +283,7 @@ func (l Layout) HasFile(controller, file string) bool {
 	}
 
 	_, err := (&host.Reader{}).ReadPath(filepath.Join(dir, l.Pods, file))
-	return !errors.Is(err, host.ErrGone) && !errors.Is(err, syscall.EISDIR)
+	return !errors.Is(err, host.ErrGone) && !host.IsUnsupported(err)
 }
 
 // Class is the QoS class of a pod, derived from its directory.

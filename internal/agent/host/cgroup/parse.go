@@ -243,10 +243,13 @@ func readPressure(g *group, r *host.Reader, _ Version, s *Stat) error {
 		file     int
 		pressure *host.Pressure
 	}{{filePressureCPU, &s.Stalled.CPU}, {filePressureMemory, &s.Stalled.Memory}, {filePressureIO, &s.Stalled.IO}} {
-		// What cannot be read is not supported, as with psi=0: the files exist all the same.
 		content, err := g.readFile(r, f.file)
-		if err != nil {
+		// With psi=0 the files exist all the same.
+		if host.IsUnsupported(err) {
 			return host.ErrUnsupported
+		}
+		if err != nil {
+			return err
 		}
 
 		if *f.pressure, err = host.ParsePressure(content); err != nil {
