@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/component/termtext"
 )
 
 // recordInterval is the time between the two readings.
@@ -35,7 +36,7 @@ func newRecordCommand() *cobra.Command {
 			"UIDs of pods and the IDs of containers. Contribute the output if crane-agent --once is wrong on your kernel.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return recordHost(cmd.Context(), o, clock.RealClock{}, cmd.OutOrStdout())
+			return recordHost(cmd.Context(), o, clock.RealClock{}, termtext.NewWriter(cmd.OutOrStdout()))
 		},
 	}
 
