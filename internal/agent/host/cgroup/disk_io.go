@@ -292,22 +292,23 @@ func (s *diskIOByKind) parseRows(content []byte, parse func(line []byte) (device
 		before := *s
 
 		device, err := parse(line)
-		if err == nil && device != nil && !complete {
+		switch {
+		case err != nil || complete:
+		case device != nil:
 			*s = before // The last number may be incomplete.
+			err = host.ErrTruncated
+		case len(bytes.TrimSpace(line)) == 0 || line[0] == 'T': // Only the number of a device may end a file without a newline.
 			err = host.ErrTruncated
 		}
 
-		switch {
-		case err == nil && (complete || device == nil && len(bytes.TrimSpace(line)) > 0 && line[0] != 'T'), bytes.HasPrefix(line, []byte("(unknown)")):
+		if err == nil || bytes.HasPrefix(line, []byte("(unknown)")) {
 			good++
-		case err == nil:
-			err = host.ErrTruncated
-			fallthrough
-		default:
-			s.incomplete = s.incomplete || device != nil
-			if first == nil {
-				first = err
-			}
+			continue
+		}
+
+		s.incomplete = s.incomplete || device != nil
+		if first == nil {
+			first = err
 		}
 	}
 
