@@ -36,8 +36,8 @@ func isEnough(quantified bool, remaining float64, steps int) bool {
 func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *planned) (out []Throttle, shortfall float64, reason string) {
 	t := r.Action.Throttle
 	remaining := gap
-	var skipped skippedThrottles
 
+	var skipped skippedThrottles
 	candidates := d.orderVictims(r, ByCPU)
 	for _, p := range candidates {
 		if p.Terminating {
@@ -108,27 +108,28 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 	case len(candidates) == 0:
 		reason = noCandidate
 	case len(out) == 0:
-		reason = skipped.describe()
+		reason = skipped.reason()
 	}
 
 	return out, shortfall, reason
 }
 
-// skippedThrottles counts what a rule did not throttle, by reason.
+// skippedThrottles counts what a rule does not throttle, by reason: containers, and pods without containers or with processes outside of them.
 type skippedThrottles struct {
-	// Containers at their floor, without a fresh measurement, and throttled by another rule.
-	atFloor, unmeasured, otherRules int
-	// Pods without a known container, and those whose processes run outside of the cgroups of their containers.
-	withoutContainers, sandboxed int
+	atFloor, unmeasured, otherRules, withoutContainers, sandboxed int
 }
 
-func (c skippedThrottles) describe() string {
-	text := fmt.Sprintf("nothing to throttle: %d containers are at their floor or use no more, %d are unmeasured, %d are throttled by another rule", c.atFloor, c.unmeasured, c.otherRules)
-	if c.withoutContainers > 0 {
-		text += fmt.Sprintf(", %d pods have no known container", c.withoutContainers)
+// reason returns why nothing is throttled.
+func (s skippedThrottles) reason() string {
+	text := fmt.Sprintf("nothing to throttle: %d containers are at their floor or use no more, %d are unmeasured, %d are throttled by another rule",
+		s.atFloor, s.unmeasured, s.otherRules)
+	if s.withoutContainers > 0 {
+		text += fmt.Sprintf(", %d pods have no known container", s.withoutContainers)
 	}
-	if c.sandboxed > 0 {
-		text += fmt.Sprintf(", the processes of %d pods are outside of their containers' cgroups (a runtime with virtual machines or its own kernel, such as Kata or gVisor), where no limit has an effect", c.sandboxed)
+
+	if s.sandboxed > 0 {
+		text += fmt.Sprintf(", the processes of %d pods are outside of their containers' cgroups (a runtime with virtual machines or its own kernel, "+
+			"such as Kata or gVisor), where no limit has an effect", s.sandboxed)
 	}
 
 	return text
