@@ -56,10 +56,14 @@ type KubeletReader struct {
 	startedAt  time.Time // start of the kubelet; zero for unknown
 	// lastError is the error of the last query; nil if it succeeded.
 	lastError error
+	saveError error
 }
 
 // LastError returns the error of the last query; nil if it succeeded or there is no client.
 func (r *KubeletReader) LastError() error { return r.lastError }
+
+// SaveError returns why the last answer is not kept for the next agent; nil if it is.
+func (r *KubeletReader) SaveError() error { return r.saveError }
 
 // Read returns the configuration of the kubelet of a node, which is nil if unknown. It queries the kubelet after its start and at
 // intervals, because only its answer includes flags and drop-in files. The last answer stays valid while the kubelet does not answer.
@@ -145,7 +149,7 @@ func (r *KubeletReader) queryKubelet(ctx context.Context, node *corev1.Node) {
 		k.Source = "the kubelet (/configz)"
 		r.lastConfig = k
 		r.hasConfig = true
-		r.lastError = r.saveAnswer(answer)
+		r.saveError = r.saveAnswer(answer)
 	}
 }
 
@@ -195,7 +199,7 @@ func (r *KubeletReader) saveAnswer(answer *kubeletConfiguration) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("saving the kubelet's answer for the next agent: %w", err)
+		return err
 	}
 
 	r.savedAnswer = content

@@ -225,6 +225,19 @@ func TestKubeletAnswerStays(t *testing.T) {
 	}
 }
 
+// TestKubeletAnswerNotSaved checks that an answer that cannot be kept for the next agent is used all the same, and that its query has not failed.
+func TestKubeletAnswerNotSaved(t *testing.T) {
+	k := newKubelet(t)
+	k.setResponse(http.StatusOK, `{"kubeletconfig":{"reservedSystemCPUs":"3"}}`)
+	r := newTestReader(writeHost(t, map[string]string{"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n"}), k.client(t, k.authority()))
+	r.AnswerPath = filepath.Join(t.TempDir(), "missing", AnswerFile)
+
+	got, err := r.Read(t.Context(), k.node())
+	if err != nil || got.ReservedCPUs.String() != "3" || r.LastError() != nil || r.SaveError() == nil {
+		t.Errorf("Read = %+v, %v with LastError %v and SaveError %v, want CPU 3 and only a SaveError", got, err, r.LastError(), r.SaveError())
+	}
+}
+
 // TestKubeletStateUnreadable checks that a state file that cannot be read leaves the policy unknown.
 func TestKubeletStateUnreadable(t *testing.T) {
 	for _, content := range []string{"", "{", `{"policyName":1}`} {

@@ -158,6 +158,7 @@ func (m *Manager) read(ctx context.Context, node *corev1.Node) (*NodeTopology, e
 
 	kubelet, err := m.kubelet.Read(ctx, node)
 	m.problems.Error("kubelet", "querying the kubelet's configuration; its last answer or its file, which lacks flags and drop-in files, is used", m.kubelet.LastError())
+	m.problems.Error("answer", "saving the kubelet's answer for the next agent", m.kubelet.SaveError())
 
 	if err != nil {
 		return nil, err
