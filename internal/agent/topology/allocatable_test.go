@@ -193,7 +193,7 @@ func TestZonesAreTheNodesAllocatable(t *testing.T) {
 		want := w.allocatable(capacity, huge)
 		for source, parse := range map[string]func() (KubeletConfig, error){
 			"file":    func() (KubeletConfig, error) { return ParseKubelet(w.file()) },
-			"configz": func() (KubeletConfig, error) { return parseConfigz(w.configz()) },
+			"configz": func() (KubeletConfig, error) { return configOf(w.configz()) },
 		} {
 			k, err := parse()
 			if err != nil {

@@ -78,31 +78,23 @@ func ParseKubelet(content []byte) (KubeletConfig, error) {
 	return c.convert()
 }
 
-// parseConfigz parses the kubelet's answer to /configz. It includes defaults, so that missing fields are not set.
-func parseConfigz(content []byte) (KubeletConfig, error) {
-	c, err := decodeConfigz(content)
-	if err != nil {
-		return KubeletConfig{}, err
-	}
-
-	return c.convert()
-}
-
-// decodeConfigz returns the fields of the kubelet's answer that are read.
-func decodeConfigz(content []byte) (*kubeletConfiguration, error) {
+// parseConfigz parses the kubelet's answer to /configz, and returns its fields that are read as well. The answer includes defaults, so that
+// missing fields are not set.
+func parseConfigz(content []byte) (KubeletConfig, *kubeletConfiguration, error) {
 	var answer struct {
 		Configuration *kubeletConfiguration `json:"kubeletconfig"`
 	}
 
 	if err := json.Unmarshal(content, &answer); err != nil {
-		return nil, fmt.Errorf("invalid JSON: %w", err)
+		return KubeletConfig{}, nil, fmt.Errorf("invalid JSON: %w", err)
 	}
 
 	if answer.Configuration == nil {
-		return nil, errors.New("has no kubeletconfig")
+		return KubeletConfig{}, nil, errors.New("has no kubeletconfig")
 	}
 
-	return answer.Configuration, nil
+	k, err := answer.Configuration.convert()
+	return k, answer.Configuration, err
 }
 
 func (c *kubeletConfiguration) convert() (KubeletConfig, error) {

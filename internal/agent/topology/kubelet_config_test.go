@@ -48,7 +48,7 @@ func FuzzParseKubelet(f *testing.F) {
 	f.Add([]byte("kind: KubeletConfiguration\nmemoryManagerPolicy: Static\nevictionHard: {memory.available: 5%}\nreservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]\n"))
 
 	f.Fuzz(func(t *testing.T, content []byte) {
-		for _, parse := range []func([]byte) (KubeletConfig, error){ParseKubelet, parseConfigz} {
+		for _, parse := range []func([]byte) (KubeletConfig, error){ParseKubelet, configOf} {
 			k, err := parse(content)
 			if err != nil {
 				continue
@@ -67,4 +67,10 @@ func FuzzParseKubelet(f *testing.F) {
 			}
 		}
 	})
+}
+
+// configOf returns the configuration in an answer to /configz.
+func configOf(answer []byte) (KubeletConfig, error) {
+	k, _, err := parseConfigz(answer)
+	return k, err
 }

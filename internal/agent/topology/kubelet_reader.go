@@ -129,15 +129,11 @@ func (r *KubeletReader) queryKubelet(ctx context.Context, node *corev1.Node) {
 		return
 	}
 
-	content, err := r.Client.Configz(ctx, node)
-	var answer *kubeletConfiguration
-	if err == nil {
-		answer, err = decodeConfigz(content)
-	}
-
 	var k KubeletConfig
+	var answer *kubeletConfiguration
+	content, err := r.Client.Configz(ctx, node)
 	if err == nil {
-		k, err = answer.convert()
+		k, answer, err = parseConfigz(content)
 	}
 	if err == nil || errors.Is(err, errRefused) {
 		r.nextQuery = now.Add(kubeletQueryInterval)
