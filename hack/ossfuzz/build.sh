@@ -15,6 +15,12 @@ grep -vE '^(#|$)' hack/ossfuzz/targets | while read -r dir target input; do
 	fi
 
 	compile_native_go_fuzzer "crane.io/crane/${dir#./}" "$target" "$name"
+	# The builder reports a target that it does not find, and succeeds.
+	if [ ! -e "$OUT/$name" ]; then
+		echo "$name was not built" >&2
+		exit 1
+	fi
+
 	# The corpus in the format of `go test` is that of the builder as well.
 	if [ -d "$dir/testdata/fuzz/$target" ]; then
 		zip -qj "$OUT/${name}_seed_corpus.zip" "$dir/testdata/fuzz/$target"/*

@@ -80,7 +80,7 @@ func TestParsePolicyReportsAllErrors(t *testing.T) {
 	}
 }
 
-func FuzzParsePolicy(f *testing.F) {
+func FuzzParseOnePolicy(f *testing.F) {
 	f.Add(`{"name":"a","base":"batch","cpu":{"method":"percentile","limit":{"mode":"headroom","headroom":1}}}`)
 	f.Add(`{"name":"a","memory":{"floor":"1Ei","oom":{"minBump":"9E"}},"specifications":["1c1g"]}`)
 	f.Fuzz(func(t *testing.T, file string) {

@@ -74,6 +74,13 @@ func TestFuzzTargets(t *testing.T) {
 		if !found[name] {
 			t.Errorf("hack/ossfuzz/targets names %q, which does not exist", name)
 		}
+
+		// The builder searches "func NAME" in the folder of the package, and takes no target if it finds several.
+		for other := range listed {
+			if other != name && strings.HasPrefix(other, name) {
+				t.Errorf("hack/ossfuzz/targets names %q and %q, want no target whose name begins with that of another in its package", name, other)
+			}
+		}
 	}
 }
 
