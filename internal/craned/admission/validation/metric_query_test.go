@@ -4,6 +4,7 @@
 package validation
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -30,5 +31,28 @@ func TestUnknownMetricQueryAnnotation(t *testing.T) {
 		if got := strings.Contains(warnings, "has no effect: it names no metric") && strings.Contains(warnings, key); got != want {
 			t.Errorf("warnings with the annotation %s: %q; naming the right key = %v, want %v", annotation, warnings, got, want)
 		}
+	}
+}
+
+// TestManyUnknownMetricQueryAnnotations checks that the warnings about as many annotations as an object can have stay small: each of them
+// would otherwise name all metrics.
+func TestManyUnknownMetricQueryAnnotations(t *testing.T) {
+	ehpa := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
+	ehpa.Spec.Prediction = &autoscalingv1alpha1.Prediction{PredictionAlgorithm: &autoscalingv1alpha1.PredictionAlgorithm{}}
+	for i := range 100 {
+		ehpa.Spec.Metrics = append(ehpa.Spec.Metrics, autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{
+			Metric: autoscalingv2.MetricIdentifier{Name: fmt.Sprintf("%s_%d", strings.Repeat("m", 200), i)},
+		}})
+	}
+
+	const annotations = 5000
+	ehpa.Annotations = map[string]string{}
+	for i := range annotations {
+		ehpa.Annotations[fmt.Sprintf("metric-query.autoscaling.crane.io/x%d", i)] = "up"
+	}
+
+	warnings := ValidateEffectiveHorizontalPodAutoscaler(ehpa, Facts{}).Warnings
+	if size := len(strings.Join(warnings, "")); len(warnings) < annotations || size > 2<<20 {
+		t.Errorf("%d annotations have %d warnings of %d bytes, want one each and at most 2 MiB", annotations, len(warnings), size)
 	}
 }
