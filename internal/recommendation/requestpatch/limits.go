@@ -101,8 +101,8 @@ func refusalOf(rules podlimits.Rules, it *sizereport.Item) string {
 		}
 	}
 
-	rules.SetDefaults(&before.Spec)
-	rules.SetDefaults(&after.Spec)
+	before.Spec = *effectiveresources.NewPod(&before.Spec, rules.LimitRanges)
+	after.Spec = *effectiveresources.NewPod(&after.Spec, rules.LimitRanges)
 	change := podlimits.Change{
 		Before: before,
 		After:  after,
