@@ -78,11 +78,13 @@ func (p CPUPolicy) estimateOfRuns(peaks []dayValue) cpuEstimate {
 // shortLife is the number of days on which a short-lived pod is seen at most: it may run over midnight.
 const shortLife = 2
 
-// ShortLives returns the number of pods that were seen on a day or two only, as those of runs are.
+// ShortLives returns the number of pods that were seen on a day or two only, as those of runs are. Pods of the last day do not count: they may
+// have just begun a long life.
 func (p *Profile) ShortLives() int {
+	days := p.Days()
 	n := 0
-	for _, life := range podLives(p.Days()) {
-		if len(life.maxima) <= shortLife {
+	for _, life := range podLives(days) {
+		if seen := len(life.maxima); seen > 0 && seen <= shortLife && life.last < days[len(days)-1].Day {
 			n++
 		}
 	}

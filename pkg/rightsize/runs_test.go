@@ -82,3 +82,23 @@ func TestFindJVM(t *testing.T) {
 		}
 	}
 }
+
+// TestProfile_ShortLives checks that replicas which started within the last days are not taken for runs, and that runs of earlier days are.
+func TestProfile_ShortLives(t *testing.T) {
+	replicas := NewProfile()
+	runs := NewProfile()
+	for i := range 4 {
+		from := start.Add(20 * time.Hour)
+		replicas.AddMemory(Usage{Pod: fmt.Sprintf("replica-%d", i), Series: at(from, 600, same(1e8))})
+
+		from = start.Add(time.Duration(i) * day)
+		runs.AddMemory(Usage{Pod: fmt.Sprintf("run-%d", i), Series: at(from, 60, same(1e8))})
+	}
+
+	if n := replicas.ShortLives(); n != 0 {
+		t.Errorf("ShortLives of four replicas that run for ten hours = %d, want none", n)
+	}
+	if n := runs.ShortLives(); n != 3 {
+		t.Errorf("ShortLives of four daily runs = %d, want the 3 before the last day", n)
+	}
+}
