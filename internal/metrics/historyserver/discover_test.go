@@ -114,7 +114,8 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.namespaces = append(c.namespaces, namespace)
 		c.mu.Unlock()
 
-		result := `"vector","result":[{"metric":{"__name__":"container_cpu_usage_seconds_total"},"value":[1700000000,"1"]}]`
+		// The probe counts series with an instant query and measures intervals with others.
+		result := `"vector","result":[{"metric":{"metric":"container_cpu_usage_seconds_total"},"value":[1700000000,"1"]}]`
 		if strings.HasSuffix(r.URL.Query().Get("query"), "]") {
 			result = `"matrix","result":[]`
 		}
