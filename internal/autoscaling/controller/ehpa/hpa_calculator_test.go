@@ -17,6 +17,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,11 +67,24 @@ type hpaWorld struct {
 	usage  []metricsv1beta1.PodMetrics
 	custom map[string]int64
 	values []int64
+
+	mu sync.Mutex
 	// named has the values of external metrics by name, instead of values.
 	named map[string][]int64
 }
 
+// setNamed replaces the values of external metrics, also while a controller reads them.
+func (w *hpaWorld) setNamed(values map[string][]int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.named = values
+}
+
 func (w *hpaWorld) external(name string) []int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	if w.named != nil {
 		return w.named[name]
 	}

@@ -159,7 +159,7 @@ func runHPAController(t *testing.T, world *hpaWorld, s hpaSequence) []int32 {
 
 	controller := podautoscaler.NewHorizontalController(ctx, client.CoreV1(), target, client.AutoscalingV2(), mapper, world,
 		factory.Autoscaling().V2().HorizontalPodAutoscalers(), factory.Core().V1().Pods(), syncInterval, 5*time.Minute, 0.1, 5*time.Minute, 30*time.Second)
-	world.named = s.values[0]
+	world.setNamed(s.values[0])
 	factory.Start(ctx.Done())
 	go controller.Run(ctx, 1)
 
@@ -168,7 +168,7 @@ func runHPAController(t *testing.T, world *hpaWorld, s hpaSequence) []int32 {
 
 	var out []int32
 	for i := range s.values {
-		world.named = s.values[i]
+		world.setNamed(s.values[i])
 		time.Sleep(syncInterval)
 		synctest.Wait()
 		out = append(out, target.replicas)
@@ -195,7 +195,7 @@ func runPreview(t *testing.T, c *calculator, s hpaSequence) []int32 {
 
 	var out []int32
 	for i := range s.values {
-		c.world.named = s.values[i]
+		c.world.setNamed(s.values[i])
 		now = now.Add(syncInterval)
 
 		o := observation{ehpa: e, now: now, target: workload.Scale{Replicas: replicas, CurrentReplicas: replicas, Selector: "app=web"}}
