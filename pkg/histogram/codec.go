@@ -7,15 +7,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
+
+	"crane.io/crane/pkg/checksum"
 )
 
 // The first two bytes of a checkpoint: the kind of its content and the version of its layout.
 const (
 	kindCounts   = 'C'
 	codecVersion = 1
-	checksumSize = 4
 )
 
 // ErrCorrupt is wrapped by the errors of invalid checkpoints: truncated, altered or out of range.
@@ -42,7 +42,7 @@ func (c *Counts) AppendBinary(out []byte) ([]byte, error) {
 		out = binary.AppendUvarint(out, uint64(c.at(i)))
 	}
 
-	return binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out[begin:])), nil
+	return checksum.Append(out, begin), nil
 }
 
 // UnmarshalBinary replaces the counts by those in a checkpoint that MarshalBinary wrote. On an error, which wraps
@@ -102,7 +102,7 @@ func (c *Counts) UnmarshalBinary(data []byte) error {
 
 // openCheckpoint checks kind, version and checksum and returns a reader of the content.
 func openCheckpoint(data []byte) (*reader, error) {
-	if len(data) < 2+checksumSize {
+	if len(data) < 2+checksum.Size {
 		return nil, fmt.Errorf("%w: %d bytes", ErrCorrupt, len(data))
 	}
 
@@ -114,10 +114,9 @@ func openCheckpoint(data []byte) (*reader, error) {
 		return nil, fmt.Errorf("histogram checkpoint of version %d: this program reads version %d", data[1], codecVersion)
 	}
 
-	body := data[:len(data)-checksumSize]
-	sum := data[len(data)-checksumSize:]
-	if crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(sum) {
-		return nil, fmt.Errorf("%w: the checksum does not match", ErrCorrupt)
+	body, err := checksum.Trim(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 
 	return &reader{rest: body[2:]}, nil

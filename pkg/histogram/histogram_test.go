@@ -11,6 +11,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"crane.io/crane/pkg/checksum"
 )
 
 // draw returns n values of a shape, all above ValueFloor.
@@ -285,7 +287,7 @@ func FuzzUnmarshal(f *testing.F) {
 	}
 
 	data, _ := c.MarshalBinary()
-	f.Add(data[:len(data)-checksumSize])
+	f.Add(data[:len(data)-checksum.Size])
 	f.Fuzz(func(t *testing.T, body []byte) {
 		// The checksum is corrected, so that the checks after it are tested too.
 		var c Counts

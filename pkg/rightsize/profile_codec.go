@@ -7,9 +7,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 
+	"crane.io/crane/pkg/checksum"
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
@@ -85,7 +85,7 @@ func (p *Profile) MarshalBinary() ([]byte, error) {
 		out = append(out, curve...)
 	}
 
-	return binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out)), nil
+	return checksum.Append(out, 0), nil
 }
 
 // UnmarshalBinary replaces the profile by that of a checkpoint. On an error, which wraps ErrCorrupt or names an unknown
@@ -99,9 +99,9 @@ func (p *Profile) UnmarshalBinary(data []byte) error {
 		return fmt.Errorf("profile checkpoint of version %d: this program reads versions %d to %d", data[1], firstProfileVersion, profileVersion)
 	}
 
-	body := data[:len(data)-4]
-	if crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(data[len(body):]) {
-		return fmt.Errorf("%w: the checksum does not match", ErrCorrupt)
+	body, err := checksum.Trim(data)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 
 	r := &decoder{rest: body[2:], version: data[1]}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/component/atomicfile"
+	"crane.io/crane/pkg/checksum"
 )
 
 // journalVersion is the version of the file format; versionOne, with CPU limits of containers only, can still be undone.
@@ -72,15 +72,13 @@ func OpenJournal(path string, layout cgroup.Layout, files FileWriter) (*Journal,
 	return j, nil
 }
 
-func checksum(raw []byte) uint32 { return crc32.Checksum(raw, crc32.MakeTable(crc32.Castagnoli)) }
-
 func (j *Journal) decode(content []byte) error {
 	var file journalFile
 	if err := json.Unmarshal(content, &file); err != nil {
 		return fmt.Errorf("invalid JSON: %w", err)
 	}
 
-	if checksum(file.Entries) != file.Checksum {
+	if checksum.Castagnoli(file.Entries) != file.Checksum {
 		return errors.New("has another checksum than its entries")
 	}
 
@@ -221,7 +219,7 @@ func (j *Journal) save() error {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
 
-	content, err := json.Marshal(journalFile{Version: journalVersion, Checksum: checksum(raw), Entries: raw})
+	content, err := json.Marshal(journalFile{Version: journalVersion, Checksum: checksum.Castagnoli(raw), Entries: raw})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/pkg/checksum"
 )
 
 // weightOf returns a unit that sets the weight of the container.
@@ -185,7 +186,7 @@ func TestFull(t *testing.T) {
 
 // written returns a journal file of a version.
 func written(version int, entries string) []byte {
-	return fmt.Appendf(nil, `{"version":%d,"checksum":%d,"entries":%s}`, version, checksum([]byte(entries)), entries)
+	return fmt.Appendf(nil, `{"version":%d,"checksum":%d,"entries":%s}`, version, checksum.Castagnoli([]byte(entries)), entries)
 }
 
 // TestFirstVersion checks that changes of the first journal version are undone.

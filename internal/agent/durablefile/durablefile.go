@@ -8,9 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"syscall"
+
+	"crane.io/crane/pkg/checksum"
 )
 
 // ErrLocked reports that another process has locked the directory.
@@ -50,7 +51,7 @@ func Seal(version int, value any) ([]byte, error) {
 		return nil, fmt.Errorf("encoding: %w", err)
 	}
 
-	out, err := json.Marshal(Envelope{Version: version, Checksum: checksum(raw), Content: raw})
+	out, err := json.Marshal(Envelope{Version: version, Checksum: checksum.Castagnoli(raw), Content: raw})
 	if err != nil {
 		return nil, fmt.Errorf("encoding: %w", err)
 	}
@@ -76,7 +77,7 @@ func Open(version int, sealed []byte, value any) error {
 		return fmt.Errorf("has version %d, want %d", e.Version, version)
 	}
 
-	if checksum(e.Content) != e.Checksum {
+	if checksum.Castagnoli(e.Content) != e.Checksum {
 		return errors.New("checksum does not match the content")
 	}
 
@@ -86,5 +87,3 @@ func Open(version int, sealed []byte, value any) error {
 
 	return nil
 }
-
-func checksum(raw []byte) uint32 { return crc32.Checksum(raw, crc32.MakeTable(crc32.Castagnoli)) }

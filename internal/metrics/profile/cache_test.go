@@ -20,6 +20,7 @@ import (
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/checksum"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
@@ -530,7 +531,7 @@ func FuzzDecodeDay(f *testing.F) {
 	f.Add([]byte(dayFileMagic))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		// The checksum is valid, so that the content has to be checked.
-		raw := appendChecksum(slices.Clone(body))
+		raw := checksum.Append(slices.Clone(body), 0)
 
 		days, covered, err := decodeDay(raw, h, []string{"shop"})
 		if err != nil && (len(days) > 0 || covered != nil) {

@@ -9,11 +9,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"time"
 
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/checksum"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
@@ -40,8 +40,6 @@ type containerDay struct {
 	profile *rightsize.Profile
 }
 
-func checksum(raw []byte) uint32 { return crc32.Checksum(raw, crc32.MakeTable(crc32.Castagnoli)) }
-
 // encodeDay encodes the profiles of the containers in some namespaces; others are left out.
 func encodeDay(h dayHeader, namespaces []string, profiles map[container]*rightsize.Profile) ([]byte, error) {
 	byNamespace := map[string][]container{}
@@ -64,10 +62,8 @@ func encodeDay(h dayHeader, namespaces []string, profiles map[container]*rightsi
 	}
 
 	out = append(out, sections...)
-	return appendChecksum(out), nil
+	return checksum.Append(out, 0), nil
 }
-
-func appendChecksum(out []byte) []byte { return binary.LittleEndian.AppendUint32(out, checksum(out)) }
 
 func encodeSection(keys []container, profiles map[container]*rightsize.Profile) ([]byte, error) {
 	slices.SortFunc(keys, container.compare)
@@ -109,9 +105,9 @@ func decodeDay(raw []byte, expected dayHeader, namespaces []string) (days []cont
 		return nil, nil, fmt.Errorf("%w: it has another beginning", errInvalidFile)
 	}
 
-	body := raw[:len(raw)-4]
-	if checksum(body) != binary.LittleEndian.Uint32(raw[len(body):]) {
-		return nil, nil, fmt.Errorf("%w: the checksum does not match", errInvalidFile)
+	body, err := checksum.Trim(raw)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errInvalidFile, err)
 	}
 
 	// The file must be of the expected source and day: its name alone proves nothing, as files may be renamed or copied.

@@ -20,6 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"crane.io/crane/pkg/checksum"
 	"crane.io/crane/pkg/forecast/registry"
 )
 
@@ -63,7 +64,7 @@ func recordedFiles(t *testing.T, suffix string) map[string][]byte {
 
 // asNewer returns a checkpoint with the name and the header of the next version.
 func asNewer(name string, content []byte) (newName string, newer []byte) {
-	body := bytes.Clone(content[:len(content)-trailerSize])
+	body := bytes.Clone(content[:len(content)-checksum.Size])
 	binary.LittleEndian.PutUint32(body[len(storeMagic):], storeVersion+1)
 	newName = strings.TrimSuffix(name, storeSuffix) + fmt.Sprintf(".v%d.ckpt", storeVersion+1)
 

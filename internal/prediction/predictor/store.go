@@ -5,11 +5,11 @@ package predictor
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -19,6 +19,7 @@ import (
 
 	"crane.io/crane/internal/component/atomicfile"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/checksum"
 )
 
 const (
@@ -28,9 +29,8 @@ const (
 	storeVersion = 4
 	storeSuffix  = ".v4.ckpt"
 	// A file is storeMagic, the version, the encoded checkpoint and the CRC-32 of all three. Files before version 3 have no header.
-	storeMagic  = "crane-forecast\n"
-	headerSize  = len(storeMagic) + 4
-	trailerSize = 4
+	storeMagic = "crane-forecast\n"
+	headerSize = len(storeMagic) + 4
 	// maxFile is the maximum size of a file in bytes: 50 series of samples.
 	maxFile = 64 << 20
 )
@@ -98,7 +98,7 @@ func (s *store) write(key Key, c checkpoint) error {
 		return fmt.Errorf("encoding the checkpoint of %s: %w", c.Query, err)
 	}
 
-	content := binary.LittleEndian.AppendUint32(body.Bytes(), crc32.ChecksumIEEE(body.Bytes()))
+	content := checksum.Append(body.Bytes(), 0)
 	growth := int64(len(content))
 	if old, err := os.Stat(s.file(key)); err == nil {
 		growth -= old.Size()
@@ -161,9 +161,9 @@ func (s *store) read(key Key) (checkpoint, error) {
 	}
 
 	// The version is compared before the checksum, because other versions may end differently.
-	body := content[:max(len(content)-trailerSize, 0)]
-	if len(body) < headerSize || crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(content[len(body):]) {
-		return checkpoint{}, fmt.Errorf("%w: the checksum differs", errCheckpoint)
+	body, err := checksum.Trim(content)
+	if err != nil || len(body) < headerSize {
+		return checkpoint{}, fmt.Errorf("%w: %w", errCheckpoint, cmp.Or(err, checksum.ErrMismatch))
 	}
 
 	var c checkpoint

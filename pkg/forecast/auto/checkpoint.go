@@ -7,10 +7,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"time"
 
+	"crane.io/crane/pkg/checksum"
 	"crane.io/crane/pkg/forecast"
 )
 
@@ -65,7 +65,7 @@ func (m *Model) MarshalBinary() ([]byte, error) {
 		}
 	}
 
-	return order.AppendUint32(out, crc32.ChecksumIEEE(out)), nil
+	return checksum.Append(out, 0), nil
 }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. It accepts only what MarshalBinary of a sane model writes;
@@ -81,7 +81,6 @@ func (m *Model) UnmarshalBinary(data []byte) error {
 }
 
 func decode(data []byte) (*Model, error) {
-	order := binary.LittleEndian
 	switch {
 	case len(data) < headerSize+4 || len(data) > MaxCheckpoint:
 		return nil, fmt.Errorf("%d bytes are not within %d and %d", len(data), headerSize+4, MaxCheckpoint)
@@ -91,9 +90,9 @@ func decode(data []byte) (*Model, error) {
 		return nil, fmt.Errorf("version %d is not %d", data[3], checkpointVersion)
 	}
 
-	body := data[:len(data)-4]
-	if crc32.ChecksumIEEE(body) != order.Uint32(data[len(data)-4:]) {
-		return nil, errors.New("the checksum differs")
+	body, err := checksum.Trim(data)
+	if err != nil {
+		return nil, err
 	}
 
 	// A checkpoint with a valid checksum may still come from a faulty writer, so every value is checked.
