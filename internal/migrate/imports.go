@@ -401,16 +401,20 @@ func fromPrometheusAdapter(o *Object) (Import, bool) {
 			rules, err = promadapter.Parse([]byte(text), nil)
 		}
 
+		refused := &promadapter.InvalidRulesError{}
+		errors.As(rules.Refused(), &refused)
+
 		var found, unmapped []string
 		if problem := errors.Join(err, rules.Refused()); problem != nil {
 			unmapped = append(unmapped, fmt.Sprintf("%s (%v)", key, problem))
 		}
 
 		for field, value := range c {
-			list, isList := value.([]any)
+			list, _ := value.([]any)
+			accepted := len(list) - refused.Counts[field]
 			switch {
-			case (field == "rules" || field == "externalRules") && isList && len(list) > 0:
-				found = append(found, fmt.Sprintf("%d %s", len(list), field))
+			case (field == "rules" || field == "externalRules") && accepted > 0:
+				found = append(found, fmt.Sprintf("%d %s", accepted, field))
 			case field == "rules" || field == "externalRules":
 			case field == "resourceRules":
 				unmapped = append(unmapped, "resourceRules (the metrics API of resources is metrics-server's)")

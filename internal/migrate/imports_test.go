@@ -69,3 +69,26 @@ func TestFromPrometheusAdapterOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestFromPrometheusAdapter_RefusedRules checks that rules which Crane's adapter refuses are named and not counted as imported.
+func TestFromPrometheusAdapter_RefusedRules(t *testing.T) {
+	objects, err := manifest.ParseString(`
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: a, namespace: shop}
+data:
+  config.yaml: |
+    rules:
+    - {seriesQuery: 'a{', metricsQuery: 'x'}
+    - {seriesQuery: 'b{namespace!=""}', resources: {overrides: {namespace: {resource: namespace}}}, metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	const want = "metricAdapter.rules and .externalRules of the chart: 1 rules in config.yaml"
+	got, _ := fromPrometheusAdapter(objects[0])
+	if got.To != want || len(got.Unmapped) != 1 || !strings.Contains(got.Unmapped[0], "rules[0]") {
+		t.Errorf("fromPrometheusAdapter = %+v, want To %q and rules[0] in Unmapped", got, want)
+	}
+}

@@ -97,7 +97,7 @@ func TestCheck_OtherAutoscalers(t *testing.T) {
 			"scaleTargetRef (it names no target)", `trigger cron 1 (unknown time zone Mars/Phobos)`, "trigger cron 2 (", `trigger cron 3 (strconv.ParseInt: parsing "5x"`, "trigger cron 4 (targetReplicas -3", "trigger cron 5 (",
 		}},
 		"prometheus-adapter ConfigMap shop/prometheus-adapter": {"metricAdapter.rules and .externalRules of the chart: 1 rules in config.yaml", nil, []string{"resourceRules (the metrics API"}},
-		"prometheus-adapter ConfigMap shop/broken-adapter":     {"", nil, []string{"config.yaml (prometheus-adapter's configuration: rules[0]"}},
+		"prometheus-adapter ConfigMap shop/broken-adapter":     {"", nil, []string{`config.yaml (rules[0]: seriesQuery "a{"`}},
 		"prometheus-adapter ConfigMap shop/no-yaml":            {"", nil, []string{"config.yaml ("}},
 	} {
 		i, ok := found[name]
