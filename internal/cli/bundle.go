@@ -31,7 +31,7 @@ import (
 
 const bundleLong = `Bundle writes a support bundle, a compressed tar file: the output of crane status, Crane's objects, workloads, ConfigMaps and events, and the
 last lines of the logs of its pods. It reads no Secrets. Values of environment variables, of keys and flags that name a password, token or
-header, credentials in URLs, bearer tokens, JSON Web Tokens and private keys are replaced by REDACTED in every file.
+header, credentials in URLs, paths of webhooks, bearer tokens, JSON Web Tokens and private keys are replaced by REDACTED in every file.
 
 What cannot be read, for example without the right to, is listed in errors.txt and left out.`
 

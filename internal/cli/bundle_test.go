@@ -91,6 +91,37 @@ func TestBundle(t *testing.T) {
 	}
 }
 
+// TestRedact checks the forms in which a secret is written: over several lines, as a word of its own after a flag, with the characters that end a value
+// elsewhere, and in keys that do not name a password.
+func TestRedact(t *testing.T) {
+	for name, content := range map[string]string{
+		"literal block":          "password: |\n  SECRET\n  SECRET\nkept: KEPT\n",
+		"folded block":           "  token: >-\n\n    SECRET\n  kept: KEPT\n",
+		"indented block":         "- secret: |2+ # comment\n      SECRET\n    SECRET\n  kept: KEPT\n",
+		"block of a quoted key":  "\"password\": |\n  SECRET\nkept: KEPT\n",
+		"value on the next line": "password:\n  SECRET\nkept: KEPT\n",
+		"list":                   "tokens:\n- SECRET\n- SECRET\nkept: KEPT\n",
+		"argument of its own":    "args:\n- --prometheus-auth-password\n- SECRET\n- --v=KEPT\n",
+		"quoted arguments":       "args: [\"--prometheus-auth-bearertoken\", \"SECRET\", \"--v=KEPT\"]\n",
+		"command line":           "started with --prometheus-auth-password SECRET --v=KEPT\n",
+		"comma":                  "password: a,SECRET\nkept: KEPT\n",
+		"comma in JSON":          `{"password":"a,SECRET}b\",SECRET","kept":"KEPT"}`,
+		"escaped JSON":           `msg="{\"token\":\"a,SECRET\",\"kept\":\"KEPT\"}"`,
+		"at sign in a URL":       "url: http://user:a@SECRET@host/KEPT\n",
+		"slash in a URL":         "url: http://user:a/SECRET@host/KEPT\n",
+		"kubeconfig":             "client-key-data: SECRET\nkept: KEPT\n",
+		"access key":             "aws_access_key_id: SECRET\nAccessKey=SECRET\nkept: KEPT\n",
+		"cookie":                 "Cookie: a=b; session=SECRET\nkept: KEPT\n",
+		"short password":         "pwd=SECRET\ndb_pass: SECRET\nkept: KEPT\n",
+		"webhook of Slack":       "posting to https://hooks.slack.com/services/T0/B0/SECRET\nkept: KEPT\n",
+	} {
+		got := string(redact([]byte(content)))
+		if strings.Contains(got, "SECRET") || !strings.Contains(got, "KEPT") {
+			t.Errorf("redact(%s):\n%s\n= \n%s\nwant it without SECRET and with KEPT", name, content, got)
+		}
+	}
+}
+
 // TestBundleWithoutRights checks that what cannot be read is listed.
 func TestBundleWithoutRights(t *testing.T) {
 	pod := &corev1.Pod{
