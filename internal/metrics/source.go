@@ -130,7 +130,7 @@ type Stats struct {
 	Invalid int64
 	// QueryTime is the sum over all queries of the time from the request to the last byte. Parallel queries count separately.
 	QueryTime time.Duration
-	// Warnings are the first few distinct warnings of the server. A warning usually means that part of the data was unavailable.
+	// Warnings are the first few distinct warnings of the server and about it. A warning usually means that part of the data was unavailable.
 	Warnings []string
 }
 

@@ -44,7 +44,7 @@ func (a *aggregateReader) WorkloadUsage(ctx context.Context, req metrics.Workloa
 			req.Namespace, req.Kind, len(req.Names))
 	}
 
-	if err := a.clusters.check(ctx); err != nil {
+	if _, err := a.clusters.narrow(ctx, newScope([]string{req.Namespace})); err != nil {
 		return nil, err
 	}
 

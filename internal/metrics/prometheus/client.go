@@ -311,7 +311,15 @@ func (c *client) noteAnswer(a answer) {
 		s.Series += a.series
 		s.Samples += a.samples
 		s.Invalid += a.histograms
-		for _, w := range a.warnings {
+	})
+
+	c.warn(a.warnings...)
+}
+
+// warn adds warnings to the statistics, each once.
+func (c *client) warn(warnings ...string) {
+	c.count(func(s *metrics.Stats) {
+		for _, w := range warnings {
 			if len(s.Warnings) < maxWarnings && !slices.Contains(s.Warnings, w) {
 				s.Warnings = append(s.Warnings, w)
 			}

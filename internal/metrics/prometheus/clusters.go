@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// clusterCheckLifetime is how long a result is used, and how long a server that rejects the questions is not asked again.
-	clusterCheckLifetime = time.Hour
 	// lastingAfter is the time after which two pods of one name are not the old and the new pod of a workload, whose series overlap for
 	// some minutes.
 	lastingAfter = 15 * time.Minute
-	// maxExamples bounds the objects whose series are compared, maxSeparating the labels.
+	// maxExamples bounds the objects of a namespace whose series are compared, maxSeparating the labels.
 	maxExamples, maxSeparating = 5, 40
+	// maxCompared bounds the namespaces whose series are compared, each with up to four queries.
+	maxCompared = 100
 )
 
 // SeveralClustersError means that the selected series describe several objects of one name, as those of several clusters do.
@@ -75,66 +75,6 @@ func (e *SeveralClustersError) PublicMessage() string {
 	return "the data source holds several clusters, which must be separated in the configuration of Crane"
 }
 
-// clusterCheck detects several clusters. It is safe for concurrent use.
-type clusterCheck struct {
-	*queries
-
-	// running has an element while a caller asks; the others wait for its result.
-	running chan struct{}
-	// err is the last result, which is used until nextCheck, and longer if the server does not answer then.
-	err       error
-	nextCheck time.Time
-}
-
-func newClusterCheck(q *queries) *clusterCheck {
-	return &clusterCheck{queries: q, running: make(chan struct{}, 1)}
-}
-
-// check returns a SeveralClustersError where the selected series of the last days mix several clusters. It asks at most once per hour. A
-// server that refuses these questions, which it would do again, is used without an answer; one that is out of order is asked again by the next
-// caller, as the queries that follow report its failure.
-func (c *clusterCheck) check(ctx context.Context) error {
-	select {
-	case c.running <- struct{}{}:
-		defer func() { <-c.running }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-
-	if c.now().Before(c.nextCheck) {
-		return c.err
-	}
-
-	var result error
-	// A cluster that has moved elsewhere is still in the history.
-	for _, age := range []time.Duration{0, 2 * day, 9 * day} {
-		err := c.checkAt(ctx, c.now().Add(-age))
-		var several *SeveralClustersError
-		if errors.As(err, &several) {
-			result = several
-			break
-		}
-
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-
-		// The last answer, if there was one, holds until there is another.
-		if err != nil && !isRefused(err) {
-			return c.err
-		}
-
-		if err != nil {
-			result = c.err
-			break
-		}
-	}
-
-	c.err = result
-	c.nextCheck = c.now().Add(clusterCheckLifetime)
-	return result
-}
-
 // Marks of the suspects.
 const (
 	markLabel      = "suspect"
@@ -150,38 +90,69 @@ func clusterLabels() []string {
 	}
 }
 
-// checkAt searches, with one query, for objects that have several series, and compares these.
-func (c *clusterCheck) checkAt(ctx context.Context, at time.Time) error {
+// checkAt searches, with one query, for objects that have several series, and compares these for each namespace.
+func (c *clusterCheck) checkAt(ctx context.Context, at time.Time, result *mixedClusters) error {
 	suspects, err := c.Instant(ctx, c.expr.suspects(), at)
 	if err != nil {
 		return err
 	}
 
-	byMark := map[string][]metrics.Sample{}
-	for _, s := range suspects {
-		mark := s.Labels[markLabel]
-		byMark[mark] = append(byMark[mark], s)
-	}
+	byNamespace := groupBy(suspects, "namespace")
+	for _, namespace := range systemFirst(byNamespace) {
+		if result.err != nil {
+			return nil
+		}
+		if result.byNamespace[namespace] != nil {
+			continue
+		}
 
-	for _, compare := range []struct {
-		mark string
-		with func(context.Context, []metrics.Sample, time.Time) error
-	}{{markContainer, c.compareContainers}, {markReplicaSet, c.compareReplicaSets}, {markNamespace, c.compareNamespaces}} {
-		if found := byMark[compare.mark]; len(found) > 0 {
-			if err := compare.with(ctx, found, at); err != nil {
-				return err
-			}
+		err := c.compare(ctx, byNamespace[namespace], at)
+		var several *SeveralClustersError
+		switch {
+		case errors.As(err, &several):
+			result.add(namespace, several)
+		case err != nil && !isRefused(err): // One namespace with too many series does not hide the others.
+			return err
 		}
 	}
 
 	return nil
 }
 
-// suspects returns a query for some of the containers and ReplicaSets that lastingly have several series, and of the namespaces with
+// systemFirst returns the namespaces to compare: those of the system, then others in the order of their names, as many as make the server mixed.
+func systemFirst(byNamespace map[string][]metrics.Sample) []string {
+	names := slices.Sorted(maps.Keys(byNamespace))
+	system := slices.DeleteFunc(systemNamespaces(), func(name string) bool { return byNamespace[name] == nil })
+	others := slices.DeleteFunc(names, func(name string) bool { return slices.Contains(system, name) })
+
+	return slices.Concat(system, others[:min(len(others), maxCompared)])
+}
+
+// compare compares the series of the suspects of one namespace.
+func (c *clusterCheck) compare(ctx context.Context, suspects []metrics.Sample, at time.Time) error {
+	byMark := groupBy(suspects, markLabel)
+	for _, kind := range []struct {
+		mark string
+		with func(context.Context, []metrics.Sample, time.Time) error
+	}{{markContainer, c.compareContainers}, {markReplicaSet, c.compareReplicaSets}, {markNamespace, c.compareNamespaces}} {
+		found := byMark[kind.mark]
+		if len(found) == 0 {
+			continue
+		}
+
+		if err := kind.with(ctx, found, at); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// suspects returns a query for some of the containers and ReplicaSets of each namespace that lastingly have several series, and for the namespaces with
 // several values of a label of clusters.
 func (x expressions) suspects() string {
 	lasting := func(count func(offset string) string) string {
-		return fmt.Sprintf("topk(%d, %s and %s)", maxExamples, count(""), count(" offset "+promDuration(lastingAfter)))
+		return fmt.Sprintf("topk by (namespace) (%d, %s and %s)", maxExamples, count(""), count(" offset "+promDuration(lastingAfter)))
 	}
 	mark := func(query, name string) string {
 		return fmt.Sprintf(`label_replace(%s, %q, %q, "", "")`, query, markLabel, name)

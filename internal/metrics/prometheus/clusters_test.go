@@ -8,27 +8,29 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/testbed/promserver"
 )
 
 // deploymentPod adds a pod of Deployment web with its owners.
-func (w *fixture) deploymentPod(pod string, cores float64, more ...string) {
+func (w *fixture) deploymentPod(namespace, pod string, cores float64, more ...string) {
 	const replicaSet = "web-5d4f8c7b9d"
-	w.cpu("shop", pod, "app", constant(cores), more...)
+	w.cpu(namespace, pod, "app", constant(cores), more...)
 	w.add(constant(1), append([]string{
-		"__name__", podOwnerMetric, "namespace", "shop", "pod", pod, "owner_kind", "ReplicaSet", "owner_name", replicaSet, "owner_is_controller", "true",
+		"__name__", podOwnerMetric, "namespace", namespace, "pod", pod, "owner_kind", "ReplicaSet", "owner_name", replicaSet, "owner_is_controller", "true",
 	}, more...)...)
 }
 
-func (w *fixture) replicaSetOf(when func(time.Time) float64, more ...string) {
+func (w *fixture) replicaSetOf(namespace string, when func(time.Time) float64, more ...string) {
 	w.add(when, append([]string{
-		"__name__", replicaSetOwnerMetric, "namespace", "shop", "replicaset", "web-5d4f8c7b9d", "owner_kind", "Deployment", "owner_name", "web",
+		"__name__", replicaSetOwnerMetric, "namespace", namespace, "replicaset", "web-5d4f8c7b9d", "owner_kind", "Deployment", "owner_name", "web",
 		"owner_is_controller", "true",
 	}, more...)...)
 }
@@ -38,54 +40,65 @@ const (
 	secondID = "/kubepods/burstable/pod0a1b2c3d-0002-4000-8000-000000000002/2"
 )
 
-func TestSeveralClustersAreRefused(t *testing.T) {
-	for name, c := range map[string]struct {
-		add func(w *fixture)
+// mixedSeries are series of several clusters in a namespace, and the label that separates them; empty where none does.
+func mixedSeries() map[string]struct {
+	add func(w *fixture, namespace string)
+	// label is the one that is named; empty where none separates.
+	label string
+} {
+	return map[string]struct {
+		add func(w *fixture, namespace string)
 		// label is the one that is named; empty where none separates.
 		label string
 	}{
-		"a label cluster, no other identity": {label: "cluster", add: func(w *fixture) {
-			w.cpu("shop", "db-0", "app", constant(0.2), "cluster", "eu")
-			w.cpu("shop", "db-0", "app", constant(0.2), "cluster", "us")
+		"a label cluster, no other identity": {label: "cluster", add: func(w *fixture, namespace string) {
+			w.cpu(namespace, "db-0", "app", constant(0.2), "cluster", "eu")
+			w.cpu(namespace, "db-0", "app", constant(0.2), "cluster", "us")
 		}},
-		"another label, other cgroups": {label: "region", add: func(w *fixture) {
-			w.cpu("shop", "db-0", "app", constant(0.2), "region", "eu", "id", firstID, "node", "a")
-			w.cpu("shop", "db-0", "app", constant(0.2), "region", "us", "id", secondID, "node", "b")
+		"another label, other cgroups": {label: "region", add: func(w *fixture, namespace string) {
+			w.cpu(namespace, "db-0", "app", constant(0.2), "region", "eu", "id", firstID, "node", "a")
+			w.cpu(namespace, "db-0", "app", constant(0.2), "region", "us", "id", secondID, "node", "b")
 		}},
-		"another label, other counters": {label: "env", add: func(w *fixture) {
-			w.cpu("shop", "db-0", "app", constant(0.2), "env", "prod")
-			w.cpu("shop", "db-0", "app", constant(2), "env", "dev")
+		"another label, other counters": {label: "env", add: func(w *fixture, namespace string) {
+			w.cpu(namespace, "db-0", "app", constant(0.2), "env", "prod")
+			w.cpu(namespace, "db-0", "app", constant(2), "env", "dev")
 		}},
-		"a job of each cluster": {label: "job", add: func(w *fixture) {
-			w.cpu("shop", "db-0", "app", constant(0.2), "job", "federate-a", "id", firstID)
-			w.cpu("shop", "db-0", "app", constant(0.2), "job", "federate-b", "id", secondID)
+		"a job of each cluster": {label: "job", add: func(w *fixture, namespace string) {
+			w.cpu(namespace, "db-0", "app", constant(0.2), "job", "federate-a", "id", firstID)
+			w.cpu(namespace, "db-0", "app", constant(0.2), "job", "federate-b", "id", secondID)
 		}},
-		"one cluster without the label": {label: "site", add: func(w *fixture) {
-			w.cpu("shop", "db-0", "app", constant(0.2), "id", firstID)
-			w.cpu("shop", "db-0", "app", constant(0.2), "site", "us", "id", secondID)
+		"one cluster without the label": {label: "site", add: func(w *fixture, namespace string) {
+			w.cpu(namespace, "db-0", "app", constant(0.2), "id", firstID)
+			w.cpu(namespace, "db-0", "app", constant(0.2), "site", "us", "id", secondID)
 		}},
-		"no label": {add: func(w *fixture) {
-			w.cpu("shop", "db-0", "app", constant(0.2), "instance", "10.0.0.1:10250", "id", firstID)
-			w.cpu("shop", "db-0", "app", constant(0.2), "instance", "10.1.0.1:10250", "id", secondID)
+		"no label": {add: func(w *fixture, namespace string) {
+			w.cpu(namespace, "db-0", "app", constant(0.2), "instance", "10.0.0.1:10250", "id", firstID)
+			w.cpu(namespace, "db-0", "app", constant(0.2), "instance", "10.1.0.1:10250", "id", secondID)
 		}},
-		"Deployments, of which no pods have the same name": {label: "dc", add: func(w *fixture) {
-			w.deploymentPod("web-5d4f8c7b9d-bbbbb", 0.1, "dc", "a")
-			w.deploymentPod("web-5d4f8c7b9d-ccccc", 0.5, "dc", "b")
-			w.replicaSetOf(constant(1), "dc", "a")
-			w.replicaSetOf(constant(1), "dc", "b")
+		"Deployments, of which no pods have the same name": {label: "dc", add: func(w *fixture, namespace string) {
+			w.deploymentPod(namespace, "web-5d4f8c7b9d-bbbbb", 0.1, "dc", "a")
+			w.deploymentPod(namespace, "web-5d4f8c7b9d-ccccc", 0.5, "dc", "b")
+			w.replicaSetOf(namespace, constant(1), "dc", "a")
+			w.replicaSetOf(namespace, constant(1), "dc", "b")
 		}},
-		"a label of clusters without kube-state-metrics": {label: "k8s_cluster", add: func(w *fixture) {
-			w.cpu("shop", "web-5d4f8c7b9d-bbbbb", "app", constant(0.2), "k8s_cluster", "eu")
-			w.cpu("shop", "web-5d4f8c7b9d-ccccc", "app", constant(0.2), "k8s_cluster", "us")
+		"a label of clusters without kube-state-metrics": {label: "k8s_cluster", add: func(w *fixture, namespace string) {
+			w.cpu(namespace, "web-5d4f8c7b9d-bbbbb", "app", constant(0.2), "k8s_cluster", "eu")
+			w.cpu(namespace, "web-5d4f8c7b9d-ccccc", "app", constant(0.2), "k8s_cluster", "us")
 		}},
-		"a cluster that has moved away": {label: "cluster", add: func(w *fixture) {
-			w.cpu("shop", "db-0", "app", constant(0.2), "cluster", "eu")
-			w.cpu("shop", "db-0", "app", between(w.grid.Start, w.grid.End.Add(-5*day), 0.2), "cluster", "us")
+		"a cluster that has moved away": {label: "cluster", add: func(w *fixture, namespace string) {
+			w.cpu(namespace, "db-0", "app", constant(0.2), "cluster", "eu")
+			w.cpu(namespace, "db-0", "app", between(w.grid.Start, w.grid.End.Add(-5*day), 0.2), "cluster", "us")
 		}},
-	} {
+	}
+}
+
+// TestSeveralClustersAreRefused checks that series of several clusters in a namespace of the system stop all reads.
+func TestSeveralClustersAreRefused(t *testing.T) {
+	for name, c := range mixedSeries() {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(today.Add(-10*day), today)
-			c.add(w)
+			c.add(w, "kube-system")
+			w.cpu("shop", "db-0", "app", constant(0.2))
 			s := w.source(t, nil)
 
 			err := s.CheckClusters(t.Context())
@@ -94,11 +107,11 @@ func TestSeveralClustersAreRefused(t *testing.T) {
 				t.Fatalf("CheckClusters() = %v, want several clusters with the label %q", err, c.label)
 			}
 
-			for reader, err := range map[string]error{"Usage": readUsage(t.Context(), s), "Hourly": readHourly(t.Context(), s), "WorkloadUsage": readWorkload(t.Context(), s)} {
+			for reader, err := range map[string]error{"Usage": readUsage(t.Context(), s), "Hourly": readHourly(t.Context(), s), "WorkloadUsage": readWorkload(t.Context(), s, "shop")} {
 				if !errors.As(err, &several) {
 					t.Errorf("%s: error %v, want several clusters", reader, err)
 				}
-				if public := metrics.PublicMessage(err); strings.Contains(public, "shop") || strings.Contains(public, "eu") {
+				if public := metrics.PublicMessage(err); strings.Contains(public, "kube-system") || strings.Contains(public, "eu") {
 					t.Errorf("%s: public message %q names objects of others", reader, public)
 				}
 			}
@@ -110,8 +123,68 @@ func TestSeveralClustersAreRefused(t *testing.T) {
 	}
 }
 
-func readUsage(ctx context.Context, s *Source) error {
-	for _, err := range s.Capabilities().Usage.Usage(ctx, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-time.Hour), End: today}) {
+// TestHostileClusterLabel checks that series which look like those of several clusters stop the reads of their own namespace alone: who runs pods in
+// a namespace can write them.
+func TestHostileClusterLabel(t *testing.T) {
+	for name, c := range mixedSeries() {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(today.Add(-10*day), today)
+			c.add(w, "evil")
+			w.cpu("shop", "db-0", "app", constant(0.2))
+			w.owned(podOwnerMetric, "shop", "pod", "db-0", "StatefulSet", "db", constant(1))
+			s := w.source(t, nil)
+
+			if err := s.CheckClusters(t.Context()); err != nil {
+				t.Errorf("CheckClusters() = %v, want no error for series of one tenant", err)
+			}
+			if err := readWorkload(t.Context(), s, "shop"); err != nil {
+				t.Errorf("WorkloadUsage of another namespace: %v, want no error", err)
+			}
+
+			var several *SeveralClustersError
+			if err := readWorkload(t.Context(), s, "evil"); !errors.As(err, &several) || several.Label != c.label {
+				t.Errorf("WorkloadUsage of the namespace = %v, want several clusters with the label %q", err, c.label)
+			}
+			if err := readUsage(t.Context(), s, "evil"); !errors.As(err, &several) {
+				t.Errorf("Usage of the namespace = %v, want several clusters", err)
+			}
+
+			request := metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-time.Hour), End: today, Step: time.Minute}
+			for _, namespaces := range [][]string{nil, {"evil", "shop"}} {
+				request.Namespaces = namespaces
+				found := readAll(t, s, request)
+				if len(found) != 1 {
+					t.Errorf("Usage of namespaces %v has %d containers, want that of shop alone", namespaces, len(found))
+				}
+			}
+
+			if workloads, err := s.Inventory(t.Context(), nil); err != nil || slices.ContainsFunc(workloads, func(w workload.Workload) bool { return w.Namespace == "evil" }) {
+				t.Errorf("Inventory() = %v, %v, want no workload of the namespace", workloads, err)
+			}
+			if warnings := strings.Join(s.Stats().Warnings, "\n"); !strings.Contains(warnings, "namespace evil is left out") {
+				t.Errorf("warnings %q, want that the namespace is left out", warnings)
+			}
+		})
+	}
+}
+
+// TestManyMixedNamespaces checks that series of several clusters in many namespaces are those of the server.
+func TestManyMixedNamespaces(t *testing.T) {
+	w := newFixture(today.Add(-time.Hour), today)
+	for i := range maxMixed + 1 {
+		for _, cluster := range []string{"eu", "us"} {
+			w.cpu(fmt.Sprintf("team-%d", i), "db-0", "app", constant(0.2), "cluster", cluster)
+		}
+	}
+
+	var several *SeveralClustersError
+	if err := w.source(t, nil).CheckClusters(t.Context()); !errors.As(err, &several) {
+		t.Errorf("CheckClusters() of %d mixed namespaces = %v, want several clusters", maxMixed+1, err)
+	}
+}
+
+func readUsage(ctx context.Context, s *Source, namespaces ...string) error {
+	for _, err := range s.Capabilities().Usage.Usage(ctx, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-time.Hour), End: today, Namespaces: namespaces}) {
 		if err != nil {
 			return err
 		}
@@ -125,9 +198,9 @@ func readHourly(ctx context.Context, s *Source) error {
 	return err
 }
 
-func readWorkload(ctx context.Context, s *Source) error {
+func readWorkload(ctx context.Context, s *Source, namespace string) error {
 	_, err := s.Capabilities().Aggregates.WorkloadUsage(ctx, metrics.WorkloadsRequest{
-		Resource: metrics.CPU, Namespace: "shop", Kind: "StatefulSet", Names: []string{"db"},
+		Resource: metrics.CPU, Namespace: namespace, Kind: "StatefulSet", Names: []string{"db"},
 		Window: metrics.Window{Start: today.Add(-time.Hour), End: today, Step: time.Minute},
 	})
 
@@ -139,20 +212,20 @@ func TestDuplicatesAreOneCluster(t *testing.T) {
 		"replicas of Prometheus": func(w *fixture) {
 			for _, replica := range []string{"a", "b"} {
 				w.cpu("shop", "db-0", "app", constant(0.2), "prometheus_replica", replica)
-				w.deploymentPod("web-5d4f8c7b9d-bbbbb", 0.1, "prometheus_replica", replica)
-				w.replicaSetOf(constant(1), "prometheus_replica", replica)
+				w.deploymentPod("shop", "web-5d4f8c7b9d-bbbbb", 0.1, "prometheus_replica", replica)
+				w.replicaSetOf("shop", constant(1), "prometheus_replica", replica)
 			}
 		},
 		"two jobs, of which one has a label cluster": func(w *fixture) {
 			w.cpu("shop", "db-0", "app", constant(0.2), "job", "a", "id", firstID)
 			w.cpu("shop", "db-0", "app", constant(0.2), "job", "b", "id", firstID, "cluster", "eu")
-			w.deploymentPod("web-5d4f8c7b9d-bbbbb", 0.1)
-			w.deploymentPod("web-5d4f8c7b9d-bbbbb", 0.1, "cluster", "eu")
+			w.deploymentPod("shop", "web-5d4f8c7b9d-bbbbb", 0.1)
+			w.deploymentPod("shop", "web-5d4f8c7b9d-bbbbb", 0.1, "cluster", "eu")
 		},
 		"shards of kube-state-metrics": func(w *fixture) {
-			w.deploymentPod("web-5d4f8c7b9d-bbbbb", 0.1, "shard", "0")
-			w.deploymentPod("web-5d4f8c7b9d-ccccc", 0.1, "shard", "1")
-			w.replicaSetOf(constant(1), "shard", "0")
+			w.deploymentPod("shop", "web-5d4f8c7b9d-bbbbb", 0.1, "shard", "0")
+			w.deploymentPod("shop", "web-5d4f8c7b9d-ccccc", 0.1, "shard", "1")
+			w.replicaSetOf("shop", constant(1), "shard", "0")
 		},
 		"a zone of each node": func(w *fixture) {
 			w.cpu("shop", "web-5d4f8c7b9d-bbbbb", "app", constant(0.2), "zone", "a")
@@ -235,7 +308,7 @@ func TestUnansweredClusterCheck(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newFixture(today.Add(-3*day), today)
 			for _, cluster := range c.clusters {
-				w.cpu("shop", "db-0", "app", constant(0.2), "cluster", cluster)
+				w.cpu("kube-system", "db-0", "app", constant(0.2), "cluster", cluster)
 			}
 
 			var fails atomic.Bool

@@ -38,7 +38,13 @@ func (e *eventReader) Heaps(ctx context.Context, w metrics.Window, namespaces []
 			return
 		}
 
-		found, err := e.heapSizes(ctx, w, newScope(namespaces))
+		in, err := e.owners.clusters.narrow(ctx, newScope(namespaces))
+		if err != nil {
+			yield(metrics.Heap{}, err)
+			return
+		}
+
+		found, err := e.heapSizes(ctx, w, in)
 		if err != nil {
 			yield(metrics.Heap{}, err)
 			return

@@ -112,6 +112,10 @@ func (h *historyReader) plan(ctx context.Context, req metrics.UsageRequest) (*us
 		return nil, nil, err
 	}
 
+	if in, err = h.owners.clusters.narrow(ctx, in); err != nil {
+		return nil, nil, err
+	}
+
 	est, err := h.estimate(ctx, metric, in, metrics.Window{Start: from, End: to, Step: g.step})
 	if err != nil {
 		return nil, nil, err

@@ -26,10 +26,6 @@ func (h *hourlyReader) Hourly(ctx context.Context, req metrics.HourlyRequest) ([
 		return nil, fmt.Errorf("metric %q over %d hours: unknown metric, or fewer than 1 hour", req.Metric, req.Hours)
 	}
 
-	if err := h.owners.clusters.check(ctx); err != nil {
-		return nil, err
-	}
-
 	end := req.End
 	if now := h.now(); now.Before(end) {
 		end = now
@@ -44,8 +40,18 @@ func (h *hourlyReader) Hourly(ctx context.Context, req metrics.HourlyRequest) ([
 		in = scope{all: true}
 	}
 
+	in, err := h.owners.clusters.narrow(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+
+	// Metrics of nodes have no namespace, or that of their exporter.
+	if !q.namespaced {
+		in.without = nil
+	}
+
 	var found []metrics.LabeledSeries
-	err := h.eachBatch(ctx, in, func(matchers []Matcher) error {
+	err = h.eachBatch(ctx, in, func(matchers []Matcher) error {
 		list, err := h.Range(ctx, q.expr(matchers), w)
 		found = append(found, list...)
 		return err

@@ -84,6 +84,11 @@ func (t *ClusterState) readInventory(ctx context.Context) (*inventory, error) {
 		return nil, fmt.Errorf("inventory: %w", err)
 	}
 
+	in, err = t.owners.clusters.narrow(ctx, in)
+	if err != nil {
+		return nil, fmt.Errorf("inventory: %w", err)
+	}
+
 	owners, err := t.owners.read(ctx, from, now, in)
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)

@@ -59,6 +59,12 @@ func (e *eventReader) OOMKills(ctx context.Context, w metrics.Window, namespaces
 			return
 		}
 
+		in, err = e.owners.clusters.narrow(ctx, in)
+		if err != nil {
+			yield(metrics.OOMKill{}, err)
+			return
+		}
+
 		if len(in.names) == 0 {
 			return
 		}

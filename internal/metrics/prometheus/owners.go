@@ -47,7 +47,8 @@ type ownerReader struct {
 // read returns the owners of all objects that existed between from and to. It sends four requests, each for all namespaces. Objects of
 // several clusters would be taken for one, so it refuses a server that mixes them.
 func (r *ownerReader) read(ctx context.Context, from, to time.Time, in scope) (*owners, error) {
-	if err := r.clusters.check(ctx); err != nil {
+	in, err := r.clusters.narrow(ctx, in)
+	if err != nil {
 		return nil, err
 	}
 

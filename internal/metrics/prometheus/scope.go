@@ -22,6 +22,18 @@ type scope struct {
 	names []string
 	// all is set where names lists every namespace, so that a query needs no matcher.
 	all bool
+	// without are namespaces that a query for all leaves out, sorted.
+	without []string
+}
+
+// matchers returns those of a query for all namespaces.
+func (in scope) matchers() []Matcher {
+	var out []Matcher
+	for _, name := range in.without {
+		out = append(out, Matcher{Label: "namespace", Op: "!=", Value: name})
+	}
+
+	return out
 }
 
 // newScope returns the scope of the requested namespaces; none means all.
@@ -46,7 +58,7 @@ func (in scope) with(est estimates) scope {
 		}
 	}
 
-	return scope{names: sortedSet(names), all: true}
+	return scope{names: sortedSet(names), all: true, without: in.without}
 }
 
 // covers reports whether the scope includes another one.
@@ -69,7 +81,7 @@ func (in scope) covers(other scope) bool {
 // query.
 func (q *queries) eachBatch(ctx context.Context, in scope, run func(matchers []Matcher) error) error {
 	if in.all {
-		if err := run(nil); err == nil || !isTooLarge(err) || len(in.names) < 2 {
+		if err := run(in.matchers()); err == nil || !isTooLarge(err) || len(in.names) < 2 {
 			return err
 		}
 

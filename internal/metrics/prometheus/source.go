@@ -69,7 +69,8 @@ func (s *Source) capabilities(cache *ownerCache) metrics.Capabilities {
 	return out
 }
 
-// CheckClusters returns a SeveralClustersError where the selected series mix several clusters. The readers refuse such a server as well.
+// CheckClusters returns a SeveralClustersError where the selected series mix several clusters. The readers refuse such a server as well. Single
+// namespaces whose series look like those of several clusters are left out by the readers, with a warning in Stats.
 func (s *Source) CheckClusters(ctx context.Context) error { return s.clusters.check(ctx) }
 
 // Stats returns statistics of all requests so far.
