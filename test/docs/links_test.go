@@ -15,6 +15,9 @@ import (
 	"unicode"
 )
 
+// translations is the folder of docs/ with the Chinese pages.
+const translations = "zh"
+
 // TestLinks checks that each relative link of each page leads to a file, and to a heading where it names one.
 func TestLinks(t *testing.T) {
 	for _, page := range markdownFiles(t) {
@@ -29,12 +32,10 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestIndexListsEveryPage checks that docs/README.md lists every page of docs/ with a line of its own, and docs/experiments/README.md those of its folder.
+// TestIndexListsEveryPage checks that docs/README.md lists every page of docs/ with a line of its own, and that the README.md of a folder of dated
+// pages or of translations lists those of its folder.
 func TestIndexListsEveryPage(t *testing.T) {
-	const experiments = "experiments"
-	listed := readPage(t, "docs/README.md")
-	listedExperiments := readPage(t, "docs/experiments/README.md")
-
+	dated := regexp.MustCompile(`^\d{4}-\d{2}-\d{2}-[a-z-]+\.md$`)
 	for _, page := range markdownFiles(t) {
 		inside, ok := strings.CutPrefix(page, "docs/")
 		if !ok || inside == "README.md" {
@@ -42,25 +43,24 @@ func TestIndexListsEveryPage(t *testing.T) {
 		}
 
 		folder, name, _ := strings.Cut(inside, "/")
-		if !slices.Contains([]string{"tutorials", "how-to", "reference", "explanation", experiments}, folder) {
-			t.Errorf("%s is in no folder of a kind, want one of tutorials, how-to, reference, explanation and experiments", page)
+		isDated := slices.Contains([]string{"decisions", "experiments"}, folder)
+		if !isDated && !slices.Contains([]string{"concepts", "tutorials", "how-to", "reference", "explanation", translations}, folder) {
+			t.Errorf("%s is in no folder of a kind, want one of concepts, tutorials, how-to, reference, explanation, decisions, experiments and %s", page, translations)
 		}
 
 		index := "docs/README.md"
-		content := listed
 		link := inside
-		if folder == experiments && name != "README.md" {
-			index = "docs/experiments/README.md"
-			content = listedExperiments
+		if (isDated || folder == translations) && name != "README.md" {
+			index = path.Join("docs", folder, "README.md")
 			link = name
 		}
 
-		if !hasRow(content, link) {
+		if !hasRow(readPage(t, index), link) {
 			t.Errorf("%s does not list %s, want a row with the link", index, link)
 		}
 
-		if folder == experiments && name != "README.md" && !regexp.MustCompile(`^\d{4}-\d{2}-\d{2}-[a-z-]+\.md$`).MatchString(name) {
-			t.Errorf("%s: the name of an experiment starts with its date, such as 2026-11-27-lowest-factor.md", page)
+		if isDated && name != "README.md" && !dated.MatchString(name) {
+			t.Errorf("%s: the name does not start with its date, want one such as 2026-11-27-lowest-factor.md", page)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func TestPagesStartWithTitleAndSentence(t *testing.T) {
 }
 
 func opens(content string) bool {
-	return regexp.MustCompile("^# [^\n]+\n\n[A-Z`][^\n]+").MatchString(content)
+	return regexp.MustCompile("^(<!--[^\n]+-->\n)?# [^\n]+\n\n(> [^\n]+\n\n)?[A-Z`\\p{Han}][^\n]+").MatchString(content)
 }
 
 var (

@@ -4,8 +4,10 @@
 package api
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +39,57 @@ func TestExamplesAreAccepted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestManifestsOfDocsAreAccepted applies the objects of Crane's kinds in the pages of docs/ without keeping them.
+func TestManifestsOfDocsAreAccepted(t *testing.T) {
+	const folder = "../../../docs"
+	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+	applied := map[string]bool{}
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+
+		for _, match := range block.FindAllSubmatch(file(t, path), -1) {
+			objects, err := parse(match[1])
+			if err != nil {
+				continue // A part of a manifest, or another format.
+			}
+
+			for _, object := range objects {
+				if _, ok := kinds()[object.GroupVersionKind()]; !ok {
+					continue
+				}
+
+				if kinds()[object.GroupVersionKind()].namespaced {
+					object.SetNamespace(namespace) // That of the page does not exist here.
+				}
+
+				err := applyDry(t, object)
+				if err != nil {
+					t.Errorf("%s: creating %s %s: %v", path, object.GetKind(), object.GetName(), err)
+				}
+
+				applied[object.GetKind()] = true
+			}
+		}
+
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("reading the pages of %s: %v", folder, err)
+	}
+
+	want := []string{
+		"AvoidanceAction", "EffectiveHorizontalPodAutoscaler", "EffectiveVerticalPodAutoscaler", "NodeQOS", "PodQOS", "Recommendation", "RecommendationRule",
+		"TimeSeriesPrediction",
+	}
+	for _, kind := range want {
+		if !applied[kind] {
+			t.Errorf("no page of %s has a manifest of kind %s, want one of each of %v", folder, kind, want)
+		}
 	}
 }
 
