@@ -22,7 +22,7 @@ const (
 	repriceShare = 0.01
 )
 
-// PriceRules are the parameters by which a Fleet spends its budget. docs/explanation/autoscaling-ahead.md has how they were chosen.
+// PriceRules are the parameters by which a Fleet spends its budget. docs/explanation/autoscaling-ahead.md explains them; docs/experiments has how they were chosen.
 type PriceRules struct {
 	// MinPrice is the lowest price, in minutes under capacity for a replica hour: forecasts that buy less are not used even if the budget
 	// is not spent.

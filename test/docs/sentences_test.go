@@ -22,12 +22,15 @@ var (
 	languageLimits = []kindLimits{
 		{folder: "tutorials", average: 13.8, longest: 40},
 		{folder: "how-to", average: 14.9, longest: 57},
-		{folder: "explanation", average: 19.5, longest: 85, page: 6280},
+		{folder: "explanation", average: 15, longest: 40, page: 1500},
 		{folder: "reference", average: 18.9, longest: 120},
 	}
 
+	// longPages have more words than the limit of their folder, up to these.
+	longPages = map[string]int{"docs/explanation/architecture.md": 2510}
+
 	// allowedWords bounds all pages of docs/ together, without the generated ones and without recordFolders.
-	allowedWords = 78000
+	allowedWords = 76500
 
 	// recordFolders have dated records and translations, which do not count.
 	recordFolders = []string{"decisions", "experiments", "zh"}
@@ -49,8 +52,9 @@ func TestLanguage(t *testing.T) {
 		}
 
 		limits := languageLimits[i]
-		if limits.page > 0 && words > limits.page {
-			t.Errorf("%s has %d words, want at most %d", page, words, limits.page)
+		allowed := max(limits.page, longPages[page])
+		if limits.page > 0 && words > allowed {
+			t.Errorf("%s has %d words, want at most %d", page, words, allowed)
 		}
 
 		if kinds[folder] == nil {

@@ -17,7 +17,7 @@ var testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9_]+)`")
 
 // TestThreatsNameTheirTests checks that each threat in the threat model names a test, and that each test it names exists.
 func TestThreatsNameTheirTests(t *testing.T) {
-	const page = "docs/explanation/security.md"
+	const page = "docs/reference/threat-model.md"
 	tests := testsOfTheRepository(t)
 	inTable := false
 	threats := 0

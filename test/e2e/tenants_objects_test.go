@@ -193,7 +193,7 @@ func TestEveryTenantKindIsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	page, err := os.ReadFile("../../docs/explanation/security.md")
+	page, err := os.ReadFile("../../docs/reference/threat-model.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestEveryTenantKindIsMeasured(t *testing.T) {
 
 		kinds = append(kinds, kind)
 		if !strings.Contains(string(page), "\n| `"+kind+"` | ") {
-			t.Errorf("docs/explanation/security.md has no figures of %s, want a row", kind)
+			t.Errorf("docs/reference/threat-model.md has no figures of %s, want a row", kind)
 		}
 	}
 
