@@ -21,7 +21,7 @@ type kindLimits struct {
 var (
 	languageLimits = []kindLimits{
 		{folder: "tutorials", average: 13.8, longest: 40},
-		{folder: "how-to", average: 14.9, longest: 57},
+		{folder: "how-to", average: 13, longest: 35},
 		{folder: "explanation", average: 15, longest: 40, page: 1500},
 		{folder: "reference", average: 18.9, longest: 120},
 	}
