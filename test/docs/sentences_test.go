@@ -23,14 +23,14 @@ var (
 		{folder: "tutorials", average: 13.8, longest: 40},
 		{folder: "how-to", average: 13, longest: 35},
 		{folder: "explanation", average: 15, longest: 40, page: 1500},
-		{folder: "reference", average: 18.9, longest: 120},
+		{folder: "reference", average: 15, longest: 40},
 	}
 
 	// longPages have more words than the limit of their folder, up to these.
 	longPages = map[string]int{"docs/explanation/architecture.md": 2510}
 
 	// allowedWords bounds all pages of docs/ together, without the generated ones and without recordFolders.
-	allowedWords = 76500
+	allowedWords = 75000
 
 	// recordFolders have dated records and translations, which do not count.
 	recordFolders = []string{"decisions", "experiments", "zh"}
