@@ -125,6 +125,7 @@ func (d decision) planRule(r *Rule, f Finding, earlier *planned) (Actions, Findi
 
 	a.MemoryThrottles, reason = d.planMemoryThrottles(r, gap, quantified, earlier)
 	f.Reason = cmp.Or(f.Reason, reason)
+	unthrottled := f.Reason
 	if r.Action.Evict == nil {
 		return a, f
 	}
@@ -144,7 +145,7 @@ func (d decision) planRule(r *Rule, f Finding, earlier *planned) (Actions, Findi
 	a.Evictions = e.evictions
 
 	f.Withheld = e.withheld
-	f.Reason = e.reason
+	f.Reason = cmp.Or(e.reason, unthrottled)
 	if e.shortfall >= 0 {
 		f.Shortfall = e.shortfall
 	}

@@ -88,10 +88,16 @@ func (d decision) planMemoryThrottles(r *Rule, gap float64, quantified bool, ear
 	remaining := gap
 	unmeasured := 0
 	atFloor := 0
+	sandboxed := 0
 
 	growthLimited := false
 	for _, p := range d.orderVictims(r, ByMemory) {
 		if p.Terminating || d.memoryStalled(p, r) {
+			continue
+		}
+
+		if p.hasMemoryOutsideContainers(d.observation.At, r.MaxAge) || p.runsOutsideContainers(d.observation.At, r.MaxAge) {
+			sandboxed++
 			continue
 		}
 
@@ -127,6 +133,9 @@ func (d decision) planMemoryThrottles(r *Rule, gap float64, quantified bool, ear
 
 	if len(out) == 0 {
 		reason = fmt.Sprintf("no memory to throttle: %d containers have nothing above their use or request, %d are unmeasured", atFloor, unmeasured)
+		if sandboxed > 0 {
+			reason += fmt.Sprintf(", the memory of %d pods is %s", sandboxed, outsideContainers)
+		}
 	}
 
 	return out, reason
@@ -165,6 +174,27 @@ func (d decision) nextMemoryStep(r *Rule, p *Pod, c *Container) (MemoryThrottle,
 // one too, so it is ignored.
 func (d decision) memoryStalled(p *Pod, r *Rule) bool {
 	return d.interferedPod(r) == nil && p.StalledMemory.fresh(d.observation.At, r.MaxAge) && p.StalledMemory.Value > maxMemoryStall
+}
+
+// hasMemoryOutsideContainers reports whether a pod uses memory and its containers hold next to none, not even page cache: it is of a virtual
+// machine, or of a volume in memory that an ended container wrote.
+func (p *Pod) hasMemoryOutsideContainers(now time.Time, maxAge time.Duration) bool {
+	const noticeable = 64 << 20
+	if len(p.Containers) == 0 || !p.UsedMemory.fresh(now, maxAge) || p.UsedMemory.Value < noticeable {
+		return false
+	}
+
+	sum := units.Bytes(0)
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if !c.MemoryUsage.fresh(now, maxAge) {
+			return false
+		}
+
+		sum += c.MemoryUsage.Value
+	}
+
+	return sum < p.UsedMemory.Value/10
 }
 
 // memoryMeasured reports whether the container's memory limit and use are known.

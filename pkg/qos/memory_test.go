@@ -184,9 +184,12 @@ func TestThrottleMemoryFloors(t *testing.T) {
 		change func(*memoryFixture)
 		want   MemoryHigh // after many measurements
 	}{
-		"request":             {func(n *memoryFixture) { n.o.Pods[0].Containers[0].RequestMemory = 3 * gibi }, 3 * gibi},
-		"working set":         {func(*memoryFixture) {}, gibi * 21 / 20},
-		"little":              {func(n *memoryFixture) { n.o.Pods[0].Containers[0].WorkingSet.Value = 1 }, minMemoryHigh},
+		"request":     {func(n *memoryFixture) { n.o.Pods[0].Containers[0].RequestMemory = 3 * gibi }, 3 * gibi},
+		"working set": {func(*memoryFixture) {}, gibi * 21 / 20},
+		"little": {func(n *memoryFixture) {
+			n.o.Pods[0].UsedMemory.Value = 1
+			n.o.Pods[0].Containers[0].WorkingSet.Value = 1
+		}, minMemoryHigh},
 		"lower limit already": {func(n *memoryFixture) { n.o.Pods[0].Containers[0].MemoryHigh = gibi }, gibi},
 		"cgroup v1":           {func(n *memoryFixture) { n.o.Pods[0].Containers[0].MemoryHigh = 0 }, 0},
 		"not allowed":         {func(n *memoryFixture) { n.o.Pods[0].Allowed = nil }, NoMemoryHigh},
@@ -315,6 +318,44 @@ func TestThrottleMemoryBounds(t *testing.T) {
 					t.Fatalf("memory throttle %+v, want a limit between the floor %s and the original %s", th, floors[th.ContainerID], originals[th.ContainerID])
 				}
 			}
+		}
+	}
+}
+
+// TestThrottleMemorySandboxed checks that the memory of a pod whose processes are outside of its containers' cgroups is not throttled, that
+// the rule says why, and that the pod can be evicted at once.
+func TestThrottleMemorySandboxed(t *testing.T) {
+	for name, test := range map[string]struct {
+		// Of the pod, and of its container.
+		podMemory, held, working units.Bytes
+		podCPU, cpu              units.MilliCPU
+		throttled                bool
+	}{
+		"in a virtual machine":               {podMemory: 4 * gibi},
+		"a rest in the container":            {podMemory: 4 * gibi, held: 100 * mebi, working: 80 * mebi},
+		"a busy virtual machine of the host": {podMemory: 32 * mebi, held: 30 * mebi, working: 20 * mebi, podCPU: 2000, cpu: 10},
+		"in the container's group":           {podMemory: 1 * gibi, held: 4 * gibi, working: 1 * gibi, throttled: true},
+		"a small pod":                        {podMemory: 40 * mebi, held: 2 * mebi, working: 1 * mebi, throttled: true},
+	} {
+		pod := memoryPod("web", test.held, test.working, 0)
+		pod.UsedMemory.Value = test.podMemory
+
+		n := newMemoryFixture(pod)
+		at := n.o.At.Add(time.Second)
+		n.o.Pods[0].UsedCPU = Measurement[units.MilliCPU]{test.podCPU, at}
+		n.o.Pods[0].Containers[0].UsedCPU = Measurement[units.MilliCPU]{test.cpu, at}
+
+		plan := n.decide(13 * gibi)
+		if got := len(plan.MemoryThrottles) > 0; got != test.throttled {
+			t.Errorf("%s: Decide throttles %+v, want throttled %t", name, plan.MemoryThrottles, test.throttled)
+		}
+
+		if said := strings.Contains(plan.Rules[0].Reason, "Kata or gVisor"); said == test.throttled {
+			t.Errorf("%s: Decide gives the reason %q, want the runtime in it: %t", name, plan.Rules[0].Reason, !test.throttled)
+		}
+
+		if !test.throttled && len(plan.Evictions) != 1 {
+			t.Errorf("%s: Decide evicts %+v, want the pod", name, plan.Evictions)
 		}
 	}
 }

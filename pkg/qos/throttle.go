@@ -20,6 +20,10 @@ const minQuota units.MilliCPU = 10
 // noCandidate is the reason when an action may be taken on no pod of the node.
 const noCandidate = "no PodQOS allows this action on a pod of this node"
 
+// outsideContainers is why a limit of a container has no effect on its pod.
+const outsideContainers = "outside of their containers' cgroups (a runtime with virtual machines or its own kernel, such as Kata or gVisor), " +
+	"where no limit has an effect"
+
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
 // isEnough reports whether the steps that are planned close the gap, or are one where the metric measures no amount.
@@ -128,8 +132,7 @@ func (s skippedThrottles) reason() string {
 	}
 
 	if s.sandboxed > 0 {
-		text += fmt.Sprintf(", the processes of %d pods are outside of their containers' cgroups (a runtime with virtual machines or its own kernel, "+
-			"such as Kata or gVisor), where no limit has an effect", s.sandboxed)
+		text += fmt.Sprintf(", the processes of %d pods are %s", s.sandboxed, outsideContainers)
 	}
 
 	return text
