@@ -4,9 +4,12 @@
 package numa
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"slices"
+
+	"crane.io/crane/pkg/units"
 )
 
 // maxExhaustiveZones is the number of zones up to which all combinations are compared: at most C(12,6) = 924 of one size. Above it one
@@ -78,6 +81,7 @@ func (c *capacity) bestSet(need []Amount, size int) []int {
 	var (
 		best     []int
 		bestFar  = math.MaxInt
+		bestOdd  = Amount(math.MaxInt64)
 		bestFree = Amount(math.MaxInt64)
 		set      = make([]int, 0, size)
 	)
@@ -90,10 +94,12 @@ func (c *capacity) bestSet(need []Amount, size int) []int {
 
 		if c.setCovers(need, set) {
 			far := c.sumDistances(set)
+			odd := c.oddCPU(need, set)
 			free := c.sumFreeCPU(set)
-			if far < bestFar || far == bestFar && free < bestFree {
+			if cmp.Or(cmp.Compare(far, bestFar), cmp.Compare(odd, bestOdd), cmp.Compare(free, bestFree)) < 0 {
 				best = slices.Clone(set)
 				bestFar = far
+				bestOdd = odd
 				bestFree = free
 			}
 		}
@@ -128,7 +134,11 @@ func (c *capacity) greedySet(need []Amount) []int {
 
 		// The zones that were added last may have made earlier ones unnecessary.
 		set = c.prune(need, set)
-		if best == nil || len(set) < len(best) || len(set) == len(best) && c.sumDistances(set) < c.sumDistances(best) {
+		if best == nil || cmp.Or(
+			cmp.Compare(len(set), len(best)),
+			cmp.Compare(c.sumDistances(set), c.sumDistances(best)),
+			cmp.Compare(c.oddCPU(need, set), c.oddCPU(need, best)),
+		) < 0 {
 			best = set
 		}
 	}
@@ -169,6 +179,20 @@ func (c *capacity) sumFreeCPU(set []int) (sum Amount) {
 	}
 
 	return sum
+}
+
+// oddCPU returns how much of the needed CPU the zones of set do not have in pairs of CPUs: that much splits cores of two threads.
+func (c *capacity) oddCPU(need []Amount, set []int) Amount {
+	if len(c.resources) == 0 || c.resources[0] != units.CPU {
+		return 0
+	}
+
+	odd := need[0]
+	for _, i := range set {
+		odd -= c.freeCPU(i) / (2 * Core) * (2 * Core)
+	}
+
+	return max(0, odd)
 }
 
 // sumDistances returns the sum of distances between all pairs of zones of set.

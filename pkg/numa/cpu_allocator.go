@@ -109,7 +109,7 @@ func (a *CPUAllocator) takePreferring(previous, free CPUSet, n int) CPUSet {
 		return cpus
 	}
 
-	more, _ := a.layout.Take(free.Difference(retained), n-retained.Len())
+	more, _ := a.layout.takeBeside(retained, free, n-retained.Len())
 	return retained.Union(more)
 }
 

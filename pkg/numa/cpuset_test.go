@@ -276,3 +276,64 @@ func TestCPUAllocator_Refusals(t *testing.T) {
 		t.Errorf("Shared after refused requests = %s, want 0,2-4,6-7", got)
 	}
 }
+
+// newChiplet returns one zone with caches of cores of two threads; CPU c and c+cores are a core.
+func newChiplet(t *testing.T, caches, coresPerCache int) *Layout {
+	t.Helper()
+
+	var threads []Thread
+	cores := caches * coresPerCache
+	for c := range 2 * cores {
+		threads = append(threads, Thread{CPU: c, Core: c % cores, Zone: "node0", Cache: 1 + c%cores/coresPerCache})
+	}
+
+	l, err := NewLayout(threads)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return l
+}
+
+// TestTake_Caches checks that CPUs are of as few L3 caches as possible, but no core is split for that.
+func TestTake_Caches(t *testing.T) {
+	l := newChiplet(t, 3, 4) // caches {0-3,12-15} {4-7,16-19} {8-11,20-23}
+	for name, c := range map[string]struct {
+		owned, free string
+		n           int
+		want        string
+	}{
+		"a cache that suffices":                 {"", "3-11,15-23", 4, "4-5,16-17"},
+		"the smallest one that suffices":        {"", "2-11,14-23", 4, "2-3,14-15"},
+		"a whole one and a part":                {"", "2-11,14-23", 10, "2,4-7,14,16-19"},
+		"an odd number":                         {"", "0-11,13-23", 3, "0-1,13"},
+		"a split core instead of another cache": {"", "0-3,8,12-15", 3, "0-1,12"},
+		"no split core for a cache":             {"", "0-3,4-6,16-18", 4, "4-5,16-17"},
+		"beside those that it has":              {"8,20", "0-7,9-11,12-19,21-23", 4, "9-10,21-22"},
+		"its own core":                          {"8", "0-7,9-11,12-23", 1, "20"},
+		"its own core and another":              {"8", "0-7,9-11,12-23", 3, "9,20-21"},
+	} {
+		owned, err := ParseCPUSet(c.owned)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		free, err := ParseCPUSet(c.free)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if got, ok := l.takeBeside(owned, free, c.n); !ok || got.String() != c.want {
+			t.Errorf("%s: %d of %s beside %s = %s, %t, want %s", name, c.n, c.free, c.owned, got, ok, c.want)
+		}
+	}
+}
+
+// TestTake_UnknownCaches checks that CPUs without a known cache count as one.
+func TestTake_UnknownCaches(t *testing.T) {
+	l := newHyperthreadedLayout(t, 1, 4)
+	free := NewCPUSet(1, 2, 3, 5, 6, 7)
+	if got, ok := l.Take(free, 4); !ok || got.String() != "1-2,5-6" {
+		t.Errorf("Take(%s, 4) = %s, %t, want 1-2,5-6", free, got, ok)
+	}
+}

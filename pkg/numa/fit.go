@@ -98,8 +98,9 @@ func (c *capacity) covers(need []Amount, i int, free func(i, k int) Amount) bool
 }
 
 // Assign chooses zones for r and returns their shares, or false if r does not fit. It prefers the fewest zones; then those nearest to one
-// another; then those with the least free CPU, which keeps large free zones for requests that need them; then the first by name. Of
-// several zones the one with the most free CPU contributes as much as possible, and so on.
+// another; then those that have the CPUs in pairs; then those with the least free CPU, which keeps large free zones for requests that need them; then the first by name. Of
+// several zones the one with the most free CPU contributes as much as possible, and so on; of CPU an even number, if the others make up
+// for the odd one, since cores have two threads on most machines.
 func (n *Node) Assign(r Request) (Placement, bool) {
 	c := &n.capacity
 	var buf [4]Amount
@@ -114,10 +115,15 @@ func (n *Node) Assign(r Request) (Placement, bool) {
 	byFree := slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(c.freeCPU(b) - c.freeCPU(a)) })
 
 	shares := make(map[int]Resources, len(set))
-	for _, i := range byFree {
+	for position, i := range byFree {
 		shares[i] = Resources{}
 		for k, kind := range c.resources {
-			if a := min(need[k], c.free(i, k)); a > 0 {
+			a := min(need[k], c.free(i, k))
+			if kind == units.CPU {
+				a = c.shareOfCPU(need[k], i, byFree[position+1:])
+			}
+
+			if a > 0 {
 				shares[i][kind] = a
 				need[k] -= a
 			}
@@ -132,6 +138,36 @@ func (n *Node) Assign(r Request) (Placement, bool) {
 	}
 
 	return p, true
+}
+
+// shareOfCPU returns what zone i contributes to a needed amount of CPU when others follow.
+func (c *capacity) shareOfCPU(need Amount, i int, others []int) Amount {
+	free := make([]int, len(others))
+	for k, other := range others {
+		free[k] = int(c.freeCPU(other) / Core)
+	}
+
+	return Core * Amount(ShareCPUs(int(need/Core), int(c.freeCPU(i)/Core), free))
+}
+
+// ShareCPUs returns how many of the needed CPUs to take of a zone with free ones when other zones provide the rest: as many as possible, but
+// an even number if the others then still provide even numbers, so that no zone splits a core of two threads without need.
+func ShareCPUs(need, free int, others []int) int {
+	share := min(need, free)
+	if share == need || share%2 == 0 {
+		return share
+	}
+
+	even := 0
+	for _, n := range others {
+		even += n / 2 * 2
+	}
+
+	if need-(share-1) <= even {
+		share--
+	}
+
+	return share
 }
 
 // Spread returns the number of zones that Assign would use for r and their closeness: 1 for one zone, less for distant ones (the mean of

@@ -3,17 +3,15 @@
 
 package numa
 
-import (
-	"cmp"
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Thread is a CPU as numbered by Linux: a hardware thread of a core in a zone. Numbers may have gaps.
 type Thread struct {
 	CPU  int
 	Core int // unique on the machine, not only in its socket
 	Zone string
+	// Cache is the number of the L3 cache from 1; 0 for unknown.
+	Cache int
 }
 
 // Layout maps CPUs to cores and zones.
@@ -24,7 +22,7 @@ type Layout struct {
 	all     CPUSet
 }
 
-// NewLayout returns an error for duplicate CPUs, CPUs without a zone or out of range, and cores in two zones.
+// NewLayout returns an error for duplicate CPUs, CPUs without a zone or out of range, and cores in two zones. Caches may span zones.
 func NewLayout(threads []Thread) (*Layout, error) {
 	l := &Layout{threads: map[int]Thread{}, zones: map[string]CPUSet{}, cores: map[int]CPUSet{}}
 	zoneOfCore := map[int]string{}
@@ -73,58 +71,4 @@ func (l *Layout) CountByZone(cpus CPUSet) map[string]int {
 	}
 
 	return counts
-}
-
-// Take takes n CPUs of free, or returns false if there are fewer. It takes whole cores first, then threads of cores with the fewest free
-// threads, and splits a whole core last, so that owners share as few cores as possible. Among equals the lowest CPU comes first.
-func (l *Layout) Take(free CPUSet, n int) (CPUSet, bool) {
-	free = free.Intersection(l.all)
-	if n < 0 || free.Len() < n {
-		return CPUSet{}, false
-	}
-
-	type core struct {
-		cpus    []int
-		allFree bool
-	}
-
-	byCore := map[int]*core{}
-	for c := range free.All() {
-		id := l.threads[c].Core
-		if byCore[id] == nil {
-			byCore[id] = &core{}
-		}
-
-		byCore[id].cpus = append(byCore[id].cpus, c)
-	}
-
-	cores := make([]*core, 0, len(byCore))
-	for id, c := range byCore {
-		c.allFree = len(c.cpus) == l.cores[id].Len()
-		cores = append(cores, c)
-	}
-
-	// Whole cores first, as many as are needed.
-	slices.SortFunc(cores, func(a, b *core) int { return cmp.Compare(a.cpus[0], b.cpus[0]) })
-
-	var chosen []int
-	for _, c := range cores {
-		if c.allFree && len(c.cpus) <= n-len(chosen) {
-			chosen = append(chosen, c.cpus...)
-			c.cpus = nil
-		}
-	}
-
-	// Then single threads, of cores that are partly in use before those of free cores.
-	slices.SortStableFunc(cores, func(a, b *core) int { return cmp.Compare(len(a.cpus), len(b.cpus)) })
-
-	for _, allFree := range []bool{false, true} {
-		for _, c := range cores {
-			if c.allFree == allFree {
-				chosen = append(chosen, c.cpus[:min(len(c.cpus), n-len(chosen))]...)
-			}
-		}
-	}
-
-	return NewCPUSet(chosen...), true
 }

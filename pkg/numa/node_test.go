@@ -70,6 +70,26 @@ func TestAssign(t *testing.T) {
 		"no single zone ever": {
 			zones: newZones(4, 4), req: Request{Resources: Resources{units.CPU: 6 * Core}, SingleZone: true}, fit: Never,
 		},
+		"even shares of odd zones": {
+			zones: newZones(5, 5, 5, 5), req: Request{Resources: Resources{units.CPU: 16 * Core}},
+			want: "node0(cpu=4) node1(cpu=4) node2(cpu=4) node3(cpu=4)", fit: Fits, zone: 4,
+		},
+		"as few odd shares as needed": {
+			zones: newZones(5, 5, 5, 5), req: Request{Resources: Resources{units.CPU: 17 * Core}},
+			want: "node0(cpu=5) node1(cpu=4) node2(cpu=4) node3(cpu=4)", fit: Fits, zone: 4,
+		},
+		"all of odd zones": {
+			zones: newZones(5, 5, 5, 5), req: Request{Resources: Resources{units.CPU: 20 * Core}},
+			want: "node0(cpu=5) node1(cpu=5) node2(cpu=5) node3(cpu=5)", fit: Fits, zone: 4,
+		},
+		"an odd zone and an even one": {
+			zones: newZones(23, 10), req: Request{Resources: Resources{units.CPU: 28 * Core}},
+			want: "node0(cpu=22) node1(cpu=6)", fit: Fits, zone: 2,
+		},
+		"zones with pairs": {
+			zones: newZones(3, 3, 5), req: Request{Resources: Resources{units.CPU: 6 * Core}},
+			want: "node0(cpu=2) node2(cpu=4)", fit: Fits, zone: 2,
+		},
 		"over two zones": {
 			zones: newZones(4, 4), req: Request{Resources: Resources{units.CPU: 6 * Core}},
 			want: "node0(cpu=4) node1(cpu=2)", fit: Fits, zone: 2,
