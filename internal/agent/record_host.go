@@ -122,7 +122,8 @@ func (r hostRecorder) readFiles() (files []recordedFile, unreadable []string) {
 
 	for _, pattern := range []string{
 		"sys/devices/system/node/node*/cpulist", "sys/devices/system/node/node*/meminfo", "sys/devices/system/node/node*/distance",
-		"sys/devices/system/cpu/cpu*/topology/core_cpus_list", "sys/block/*/dev", "sys/block/*/stat",
+		"sys/devices/system/cpu/cpu*/topology/core_cpus_list", "sys/devices/system/cpu/cpu*/cache/index3/level",
+		"sys/devices/system/cpu/cpu*/cache/index3/shared_cpu_list", "sys/block/*/dev", "sys/block/*/stat",
 	} {
 		found, _ := filepath.Glob(r.root.Path(pattern)) // The patterns are valid.
 		for _, path := range found {

@@ -28,7 +28,8 @@ type Machine struct {
 	// Problems lists unreadable files and the assumptions made instead.
 	Problems []string
 
-	coreByCPU map[int]int // the lowest CPU of each CPU's physical core
+	coreByCPU  map[int]int // the lowest CPU of each CPU's physical core
+	cacheByCPU map[int]int // the lowest CPU of each CPU's L3 cache, without unknown ones
 }
 
 // Zone is a NUMA node. A memory-only node has no CPUs.
@@ -65,12 +66,17 @@ func (m *Machine) Cores(cpus numa.CPUSet) int {
 	return len(cores)
 }
 
-// Layout returns the cores and zones of the CPUs in within.
+// Layout returns the cores, L3 caches and zones of a set of CPUs.
 func (m *Machine) Layout(cpus numa.CPUSet) (*numa.Layout, error) {
 	var threads []numa.Thread
 	for i := range m.Zones {
 		for c := range m.Zones[i].CPUs.Intersection(cpus).All() {
-			threads = append(threads, numa.Thread{CPU: c, Core: m.coreByCPU[c], Zone: m.Zones[i].Name()})
+			thread := numa.Thread{CPU: c, Core: m.coreByCPU[c], Zone: m.Zones[i].Name()}
+			if first, ok := m.cacheByCPU[c]; ok {
+				thread.Cache = 1 + first
+			}
+
+			threads = append(threads, thread)
 		}
 	}
 
@@ -93,7 +99,7 @@ func (s *sysfsReader) readIsolated() numa.CPUSet {
 }
 
 // ReadMachine reads the machine's CPUs and zones. Unreadable parts are reported as problems: without zones the machine is one zone,
-// without cores each CPU is a core. It returns an error only if no CPU is known.
+// without cores each CPU is a core, without L3 caches they are unknown. It returns an error only if no CPU is known.
 func ReadMachine(root host.Root) (*Machine, error) {
 	s := &sysfsReader{root: root}
 	m := &Machine{Isolated: s.readIsolated()}
@@ -136,6 +142,7 @@ func ReadMachine(root host.Root) (*Machine, error) {
 
 	s.readDistances(m.Zones)
 	m.coreByCPU = s.readCores(m.Zones)
+	m.cacheByCPU = s.readCaches(m.CPUs())
 	m.Problems = s.problems
 
 	return m, nil

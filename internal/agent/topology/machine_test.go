@@ -115,6 +115,62 @@ func TestReadMachine(t *testing.T) {
 	}
 }
 
+// TestReadMachine_Caches checks that CPUs of as few L3 caches as possible are taken, and what is assumed of caches that are unknown.
+func TestReadMachine_Caches(t *testing.T) {
+	// The first zone has the caches {0,1,8,9} and {2,3,10}.
+	const cpu = "sys/devices/system/cpu/"
+	files := func() map[string]string {
+		f := twoZoneFiles()
+		for c, shared := range map[int]string{0: "0-1,8-9", 1: "0-1,8-9", 8: "0-1,8-9", 9: "0-1,8-9", 2: "2-3,10-11", 3: "2-3,10-11", 10: "2-3,10-11"} {
+			f[fmt.Sprintf(cpu+"cpu%d/cache/index3/shared_cpu_list", c)] = shared + "\n"
+			f[fmt.Sprintf(cpu+"cpu%d/cache/index3/level", c)] = "3\n"
+		}
+
+		return f
+	}
+
+	for name, test := range map[string]struct {
+		change  func(map[string]string)
+		want    string // 3 CPUs of 1-3,9,10
+		problem string
+	}{
+		"two caches": {func(map[string]string) {}, "2-3,10", ""},
+		"none": {func(f map[string]string) {
+			maps.DeleteFunc(f, func(n, _ string) bool { return strings.Contains(n, "index3") })
+		}, "1,3,9", ""},
+		"of another level": {func(f map[string]string) {
+			for name := range f {
+				if strings.HasSuffix(name, "index3/level") {
+					f[name] = "2\n"
+				}
+			}
+		}, "1,3,9", ""},
+		"without itself": {func(f map[string]string) {
+			f[cpu+"cpu1/cache/index3/shared_cpu_list"] = "5\n"
+			f[cpu+"cpu0/cache/index3/shared_cpu_list"] = "5\n"
+		}, "2-3,10", "L3 caches of 2 CPUs are unknown"},
+		"not a list": {func(f map[string]string) { f[cpu+"cpu0/cache/index3/shared_cpu_list"] = "x\n" }, "2-3,10", "L3 caches of 1 CPUs are unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := files()
+			test.change(f)
+			m := readTestMachine(t, f)
+			if problems := strings.Join(m.Problems, "; "); !strings.Contains(problems, test.problem) || test.problem == "" && problems != "" {
+				t.Errorf("problems %q, want %q", problems, test.problem)
+			}
+
+			layout, err := m.Layout(m.CPUs())
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if got, ok := layout.Take(numa.NewCPUSet(1, 2, 3, 9, 10), 3); !ok || got.String() != test.want {
+				t.Errorf("Take(1-3,9-10, 3) = %s, %t, want %s", got, ok, test.want)
+			}
+		})
+	}
+}
+
 // TestOddMachines checks the problems and assumptions for missing and invalid files.
 func TestOddMachines(t *testing.T) {
 	const node = "sys/devices/system/node/"
