@@ -260,18 +260,12 @@ func (s *sizer) oom(in Input, p OOMPolicy) (floor float64) {
 		return 0
 	}
 
-	// Kills after now do not count.
-	var kills, bounds []OOM
+	var bounds []OOM
 	withoutLimit := 0
 
 	lowest := math.Inf(1)
-	for _, kill := range in.OOMs {
-		age := in.Now.Sub(kill.At)
-		if age < 0 || age > p.Window || kill.Memory <= 0 && !kill.NoLimit && !kill.LimitUnknown {
-			continue
-		}
-
-		kills = append(kills, kill)
+	kills := p.counted(in)
+	for _, kill := range kills {
 		if kill.NoLimit {
 			withoutLimit++
 			continue
@@ -303,7 +297,7 @@ func (s *sizer) oom(in Input, p OOMPolicy) (floor float64) {
 
 		target := min(required, ceiling)
 		if p.HalfLife > 0 && target > s.value {
-			age := in.Now.Sub(kill.At)
+			age := max(0, in.Now.Sub(kill.At))
 			target = s.value + (target-s.value)*math.Exp2(-float64(age)/float64(p.HalfLife))
 		}
 
@@ -329,6 +323,45 @@ func (s *sizer) oom(in Input, p OOMPolicy) (floor float64) {
 	}
 
 	return floor
+}
+
+// counted returns the kills within the window. Those after now do not count, except for a difference between clocks.
+func (p OOMPolicy) counted(in Input) []OOM {
+	const maxClockSkew = time.Minute
+
+	var out []OOM
+	for _, kill := range in.OOMs {
+		age := in.Now.Sub(kill.At)
+		if age < -maxClockSkew || age > p.Window || kill.Memory <= 0 && !kill.NoLimit && !kill.LimitUnknown {
+			continue
+		}
+
+		out = append(out, kill)
+	}
+
+	return out
+}
+
+// RequestOfKills returns the memory request that the kills of a container require whatever it used, as Recommend computes it, and the kill
+// with the most memory that bounds the need; 0 if there is none.
+func RequestOfKills(in Input, p MemoryPolicy) (request units.Bytes, largest OOM) {
+	for _, kill := range p.OOM.counted(in) {
+		if !kill.NoLimit && (largest.At.IsZero() || kill.Memory > largest.Memory) {
+			largest = kill
+		}
+	}
+
+	s := &sizer{unit: BytesUnit}
+	killedAt := s.oom(in, p.OOM)
+	s.margin(p.Margin, "")
+	s.utilization(p.TargetUtilization)
+	s.notBelow(killedAt)
+	if s.value == 0 {
+		return 0, OOM{}
+	}
+
+	s.clamp(float64(p.Step), float64(p.Floor), float64(p.Ceiling), float64(in.MaxMemory))
+	return s.bytes(), largest
 }
 
 // notBelow raises the value to the largest limit at which the container was killed: the cap and the decay of kills end a

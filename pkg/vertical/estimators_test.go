@@ -103,7 +103,8 @@ func TestParseEstimators_Invalid(t *testing.T) {
 	}
 }
 
-func TestOOMEstimator(t *testing.T) {
+// TestOOMEstimator_Settings checks gocrane's settings: a kill asks for the ratio or 100 MiB more, and the margin of the policy.
+func TestOOMEstimator_Settings(t *testing.T) {
 	o, err := ParseOOMEstimator(map[string]string{"oom-bump-ratio": "2", "oom-history-length": "48h", "workload.web": "3"})
 	if err != nil {
 		t.Fatal(err)
@@ -118,21 +119,116 @@ func TestOOMEstimator(t *testing.T) {
 		kills    []rightsize.OOM
 		want     float64
 	}{
-		"none":            {"db", nil, 0},
-		"by the ratio":    {"db", []rightsize.OOM{ago(time.Hour, gib)}, 2 * gib},
-		"by the least":    {"db", []rightsize.OOM{ago(time.Hour, 10<<20)}, 110 << 20},
-		"of the workload": {"web", []rightsize.OOM{ago(time.Hour, gib)}, 3 * gib},
-		"the largest":     {"db", []rightsize.OOM{ago(time.Hour, gib), ago(2*time.Hour, 3*gib), ago(3*time.Hour, 2*gib)}, 6 * gib},
-		"too long ago":    {"db", []rightsize.OOM{ago(49*time.Hour, gib)}, 0},
-		"in the future":   {"db", []rightsize.OOM{ago(-time.Hour, gib)}, 0},
-		"unknown memory":  {"db", []rightsize.OOM{ago(time.Hour, 0)}, 0},
-		"unknown limit, a peak below the request": {"db", []rightsize.OOM{{At: start.Add(-time.Hour), Memory: 200 << 20, LimitUnknown: true}}, 700 << 20},
-		"unknown limit, a peak above half of it":  {"db", []rightsize.OOM{{At: start.Add(-time.Hour), Memory: 400 << 20, LimitUnknown: true}}, 800 << 20},
-		"unknown limit and no usage":              {"db", []rightsize.OOM{{At: start.Add(-time.Hour), LimitUnknown: true}}, 700 << 20},
+		"none":                     {"db", nil, 0},
+		"by the ratio":             {"db", []rightsize.OOM{ago(time.Hour, gib)}, 2 * gib},
+		"of the workload":          {"web", []rightsize.OOM{ago(time.Hour, gib)}, 3 * gib},
+		"too long ago":             {"db", []rightsize.OOM{ago(49*time.Hour, gib)}, 0},
+		"in the future":            {"db", []rightsize.OOM{ago(-time.Hour, gib)}, 0},
+		"by a clock that is ahead": {"db", []rightsize.OOM{ago(-30*time.Second, gib)}, 2 * gib},
+		"unknown memory":           {"db", []rightsize.OOM{ago(time.Hour, 0)}, 0},
+		"of a node":                {"db", []rightsize.OOM{{At: start.Add(-time.Hour), Memory: gib, NoLimit: true}}, 0},
+		"at three limits":          {"db", []rightsize.OOM{ago(time.Hour, gib), ago(2*time.Hour, 3*gib), ago(3*time.Hour, 2*gib)}, 3 * gib},
 	} {
-		got, counts := o.Estimate(c.workload, c.kills, 700<<20, start, 0)
-		if got.Value != c.want || counts != (c.want > 0) || !got.LowerBoundOnly {
-			t.Errorf("%s: %+v, want %v", name, got, c.want)
+		in := killInput(t, nil, nil, c.kills...)
+		got, ok := o.Estimate(c.workload, in, 0)["app"]
+		low, high := c.want, 1.08*c.want
+		if ok != (c.want > 0) || got.Value < low || got.Value > high || ok && !got.LowerBoundOnly {
+			t.Errorf("%s: Estimate(%s) = %+v, want %v to %v", name, c.workload, got, low, high)
+		}
+	}
+}
+
+// killInput returns the input of estimates for a container with a request of 700 MiB.
+func killInput(t *testing.T, settings map[string]string, profile *rightsize.Profile, kills ...rightsize.OOM) resource.Input {
+	t.Helper()
+
+	p, err := ParsePercentileEstimator(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	request := units.Bytes(700 << 20)
+	return resource.Input{
+		Now:    start,
+		Policy: p.Policy(rightsize.Subject{}),
+		Containers: []resource.Container{{
+			Name:    "app",
+			Profile: profile,
+			Current: rightsize.Resources{MemoryRequest: &request, MemoryLimit: &request},
+			OOMs:    kills,
+		}},
+	}
+}
+
+// TestEstimates_AsTheRule checks that both estimators together have the memory that a rule with the same policy recommends after kills.
+func TestEstimates_AsTheRule(t *testing.T) {
+	o, err := ParseOOMEstimator(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	kill := func(age time.Duration, memory units.Bytes) rightsize.OOM {
+		return rightsize.OOM{At: start.Add(-age), Memory: memory}
+	}
+	days := 24 * time.Hour
+	settings := map[string]map[string]string{
+		"gocrane's": {"mem-request-percentile": "0.9", "mem-target-utilization": "0.8", "mem-model-history-length": "168h"},
+	}
+	for _, name := range rightsize.PolicyNames() {
+		settings[name] = map[string]string{"policy": name}
+	}
+
+	for name, config := range settings {
+		p, err := ParsePercentileEstimator(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for killed, kills := range map[string][]rightsize.OOM{
+			"none":                    nil,
+			"an hour ago":             {kill(time.Hour, 700<<20)},
+			"eight days ago":          {kill(8*days, 700<<20)},
+			"below the use":           {kill(time.Hour, 100<<20)},
+			"far above the use":       {kill(time.Hour, 3<<30)},
+			"at three limits":         {kill(3*days, 512<<20), kill(2*days, 1<<30), kill(time.Hour, 3<<30)},
+			"at an unknown limit":     {{At: start.Add(-time.Hour), Memory: 300 << 20, LimitUnknown: true}},
+			"at an unknown use":       {{At: start.Add(-time.Hour), LimitUnknown: true}},
+			"of a node":               {{At: start.Add(-time.Hour), NoLimit: true}},
+			"of a node, and a limit":  {{At: start.Add(-time.Hour), NoLimit: true}, kill(2*days, 700<<20)},
+			"longer ago than history": {kill(40*days, 700<<20)},
+		} {
+			in := killInput(t, config, constantProfile(14, 0.2, 320<<20), kills...)
+			want := float64(*resource.Decide(in).Containers[0].Target.MemoryRequest)
+			got := p.Estimate(in, 0)["app"][units.Memory].Value
+			if e, ok := o.Estimate("web", in, 0)["app"]; ok {
+				got = max(got, e.Value)
+			}
+
+			if got != want {
+				t.Errorf("%s, killed %s: the estimators have %.0f, a rule %.0f; want the same", name, killed, got, want)
+			}
+		}
+	}
+}
+
+// TestOOMEstimator_Learning checks that kills count before there is enough usage, without a number below what killed.
+func TestOOMEstimator_Learning(t *testing.T) {
+	o, err := ParseOOMEstimator(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, profile := range map[string]*rightsize.Profile{"no use": nil, "one day": constantProfile(1, 0.2, 300<<20)} {
+		for killed, kill := range map[string]rightsize.OOM{
+			"at its limit":         {At: start.Add(-time.Hour), Memory: 700 << 20},
+			"a week ago":           {At: start.Add(-7 * 24 * time.Hour), Memory: 700 << 20},
+			"at an unknown limit":  {At: start.Add(-time.Hour), LimitUnknown: true},
+			"below an unknown one": {At: start.Add(-time.Hour), Memory: 200 << 20, LimitUnknown: true},
+		} {
+			got, ok := o.Estimate("web", killInput(t, nil, profile, kill), 0)["app"]
+			if !ok || got.Value < 700<<20 || got.Value > 1.5*(700<<20) || !strings.Contains(got.Reason, "it was killed") {
+				t.Errorf("%s, killed %s: Estimate = %+v, want 700Mi to 1050Mi with the kill as reason", name, killed, got)
+			}
 		}
 	}
 }
@@ -151,7 +247,7 @@ func FuzzSettings(f *testing.F) {
 		}
 
 		if o, err := ParseOOMEstimator(map[string]string{key: value}); err == nil {
-			e, _ := o.Estimate("web", []rightsize.OOM{{At: start, Memory: 1 << 40}}, 0, start, 0)
+			e := o.Estimate("web", killInput(t, nil, nil, rightsize.OOM{At: start, Memory: 1 << 40}), 0)["app"]
 			if !isValid(units.Memory, e.Value) {
 				t.Errorf("estimate with %q=%q = %+v, want a valid value", key, value, e)
 			}

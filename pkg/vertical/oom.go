@@ -6,27 +6,28 @@ package vertical
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"strings"
 	"time"
 
+	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/settings"
 	"crane.io/crane/pkg/units"
 )
 
-// OOMEstimator estimates from OOM kills: one at m bytes asks for max(m*Ratio, m+100MiB) within the window. The numbers are those of
-// gocrane and of VerticalPodAutoscaler. Its answers are minimums.
+// OOMEstimator estimates from OOM kills. Without settings it computes what a rule with the same policy recommends after them. With settings
+// it computes as gocrane does: for a week, a kill at m bytes asks for max(m*ratio, m+100MiB). Its answers are minimums.
 type OOMEstimator struct {
-	// Ratio is in [1, 10]; ratios has those of single workloads, by name.
-	Ratio  float64
-	ratios map[string]float64
-	// Window is how long a kill counts.
-	Window time.Duration
+	// configured is set with any setting. ratio is in [1, 10]; ratios has those of single workloads, by name.
+	configured bool
+	ratio      float64
+	ratios     map[string]float64
+	// window is how long a kill counts.
+	window time.Duration
 }
 
 const (
-	oomBumpBytes       = 100 << 20
 	oomRatio           = 1.2
 	minRatio, maxRatio = 1, 10
 	oomWindow          = 7 * 24 * time.Hour
@@ -37,7 +38,12 @@ const (
 func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 	const workload = "workload."
 	r := settings.Read(config)
-	out := OOMEstimator{Ratio: r.Number("oom-bump-ratio", oomRatio, minRatio, maxRatio), Window: oomWindow, ratios: map[string]float64{}}
+	out := OOMEstimator{
+		configured: len(config) > 0,
+		ratio:      r.Number("oom-bump-ratio", oomRatio, minRatio, maxRatio),
+		ratios:     map[string]float64{},
+		window:     oomWindow,
+	}
 
 	r.Parse("oom-history-length", func(text string) error {
 		d, err := units.ParseDuration(text)
@@ -45,7 +51,7 @@ func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 			return errors.New("must be a duration above zero, for example 168h")
 		}
 
-		out.Window = d
+		out.window = d
 		return nil
 	})
 
@@ -60,35 +66,94 @@ func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 	return out, nil
 }
 
-// Estimate returns the memory required after the kills of one container with a current request, and false if no kill counts. One without a
-// limit does not: the node was out of memory, which does not bound the need. After one whose limit is unknown, the request is kept at least.
-func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, request units.Bytes, now time.Time, priority int) (Estimate, bool) {
+// policy returns a policy with the rule for kills of a workload.
+func (o OOMEstimator) policy(p rightsize.Policy, workload string) rightsize.Policy {
+	rule := &p.Memory.OOM
+	rule.Enabled = true
+	if !o.configured {
+		return p
+	}
+
 	ratio, ok := o.ratios[workload]
 	if !ok {
-		ratio = o.Ratio
+		ratio = o.ratio
 	}
 
-	out := Estimate{Estimator: TypeOOM, Priority: priority, LowerBoundOnly: true}
-	for _, k := range kills {
-		if age := now.Sub(k.At); age > o.Window || age < -maxClockSkew || k.NoLimit {
-			continue
-		}
+	setRatio(&rule.Ratio, ratio)
+	rule.Cap = max(rule.Cap, rule.Ratio)
+	rule.Window = o.window
+	rule.HalfLife = 0
+	return p
+}
 
-		if k.LimitUnknown && float64(request) > out.Value {
-			out.Value = float64(request)
-			out.Reason = fmt.Sprintf("it was killed at %s, with an unknown limit: its request is not lowered", k.At.UTC().Format(time.RFC3339))
-		}
-
-		if k.Memory <= 0 {
-			continue
-		}
-
-		m := float64(k.Memory)
-		if need := math.Max(m*ratio, m+oomBumpBytes); need > out.Value {
-			out.Value = need
-			out.Reason = fmt.Sprintf("it was killed with %s at %s", Format(units.Memory, int64(k.Memory)), k.At.UTC().Format(time.RFC3339))
+// Estimate returns the memory required after the kills of each container of a workload; containers without a kill that bounds the need are
+// left out. It is the recommendation of the policy of in if kills raise it, and else, or without enough usage, what the kills alone require.
+// A kill without a limit does not count: the node was out of memory. After one whose limit is unknown, the request is kept at least.
+func (o OOMEstimator) Estimate(workload string, in resource.Input, priority int) map[string]Estimate {
+	in.Policy = o.policy(in.Policy, workload)
+	in = withoutBounds(in)
+	alone := map[string]Estimate{}
+	for _, c := range in.Containers {
+		request, largest := rightsize.RequestOfKills(rightsize.Input{OOMs: c.OOMs, Now: in.Now, Current: c.Current.WithDefaultRequests()}, in.Policy.Memory)
+		if request > 0 {
+			alone[c.Name] = Estimate{
+				Estimator:      TypeOOM,
+				Priority:       priority,
+				LowerBoundOnly: true,
+				Value:          float64(request),
+				Reason:         killReason(largest),
+			}
 		}
 	}
 
-	return out, out.Value > 0
+	if len(alone) == 0 {
+		return nil
+	}
+
+	before := recommendations(withoutKills(in))
+	after := recommendations(in)
+	for name, e := range alone {
+		decided := amountOrZero(after[name].Target.MemoryRequest)
+		switch {
+		case decided == 0:
+		case decided > amountOrZero(before[name].Target.MemoryRequest):
+			e.Value = decided
+		default:
+			e.Value = min(e.Value, decided)
+		}
+
+		alone[name] = e
+	}
+
+	return alone
+}
+
+// killReason describes the kill that decides. The text is constant over time.
+func killReason(kill rightsize.OOM) string {
+	at := kill.At.UTC().Format(time.RFC3339)
+	switch {
+	case kill.LimitUnknown && kill.Memory > 0:
+		return fmt.Sprintf("it was killed at %s, with an unknown limit and a use of %s: its request is not lowered", at, Format(units.Memory, int64(kill.Memory)))
+	case kill.LimitUnknown:
+		return fmt.Sprintf("it was killed at %s, with an unknown limit: its request is not lowered", at)
+	}
+
+	return fmt.Sprintf("it was killed with %s at %s", Format(units.Memory, int64(kill.Memory)), at)
+}
+
+// withoutBounds returns the input without the bounds of nodes, which apply to the combination of all estimates.
+func withoutBounds(in resource.Input) resource.Input {
+	in.MaxCPU = 0
+	in.MaxMemory = 0
+	return in
+}
+
+// withoutKills returns the input without OOM kills.
+func withoutKills(in resource.Input) resource.Input {
+	in.Containers = slices.Clone(in.Containers)
+	for i := range in.Containers {
+		in.Containers[i].OOMs = nil
+	}
+
+	return in
 }

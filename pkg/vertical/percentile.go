@@ -81,23 +81,15 @@ func ParsePercentileEstimator(config map[string]string) (PercentileEstimator, er
 // Window returns how far back the history is read.
 func (p PercentileEstimator) Window() time.Duration { return p.policies.Window() }
 
-// Policy returns the policy of a workload, without OOM kills, which the OOM estimator covers.
+// Policy returns the policy of a workload.
 func (p PercentileEstimator) Policy(subject rightsize.Subject) rightsize.Policy {
 	policy, _ := p.policies.For(subject)
-	policy.Memory.OOM.Enabled = false
 	return policy
 }
 
-// Estimate returns the answers for each container of a workload. in must have the policy that Policy returns.
+// Estimate returns the answers for each container of a workload, without OOM kills, which the OOM estimator covers. in must have the policy that Policy returns.
 func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[string]map[units.Resource]Estimate {
-	// Bounds apply to the combination of all estimates.
-	in.MaxCPU = 0
-
-	in.MaxMemory = 0
-	in.Containers = slices.Clone(in.Containers)
-	for i := range in.Containers {
-		in.Containers[i].OOMs = nil
-	}
+	in = withoutKills(withoutBounds(in))
 
 	low := in
 	low.Autoscaler = nil

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/utils/ptr"
-
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/historyserver"
@@ -221,15 +219,9 @@ func autoscalerAnswer(p vertical.PercentileEstimator, o vertical.OOMEstimator, w
 		MemoryText: estimates[units.Memory].Reason,
 	}
 
-	for _, c := range in.Containers {
-		if c.Name != "app" {
-			continue
-		}
-
-		if e, ok := o.Estimate(w.Name, c.OOMs, ptr.Deref(c.Current.WithDefaultRequests().MemoryRequest, 0), end(), 0); ok && e.Value > out.Memory {
-			out.Memory = min(e.Value, nodeMemory)
-			out.MemoryText = e.Reason
-		}
+	if e, ok := o.Estimate(w.Name, in, 0)["app"]; ok && e.Value > out.Memory {
+		out.Memory = min(e.Value, nodeMemory)
+		out.MemoryText = e.Reason
 	}
 
 	return out

@@ -149,8 +149,7 @@ func compareWays(ctx context.Context, server serverURL, p *pair, round uint64, f
 		different = append(different, fmt.Sprintf("crane recommend has %+v, a rule %+v", got, rule))
 	}
 
-	// The estimator of kills adds its own margin.
-	if autoscaler.CPU != got.CPU || autoscaler.Memory < got.Memory*(1-tolerance) || autoscaler.Memory > got.Memory*(1+tolerance)+150*mib {
+	if autoscaler.CPU != got.CPU || autoscaler.Memory != got.Memory {
 		different = append(different, fmt.Sprintf("crane recommend has %+v, an EffectiveVPA %+v", got, autoscaler))
 	}
 

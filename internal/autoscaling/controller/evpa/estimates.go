@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -23,7 +22,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/profile"
-	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/scaling"
 	"crane.io/crane/pkg/units"
 	"crane.io/crane/pkg/vertical"
@@ -178,20 +177,43 @@ func addOOMEstimates(ns namespaceSnapshot, s autoscalerState, o vertical.OOMEsti
 		return
 	}
 
-	fromHistory := map[string][]rightsize.OOM{}
-	if p := s.estimators.percentile; ns.usage != nil && p.err == nil {
-		for _, in := range ns.usage.ResourceInput(s.target, p.settings.Policy(s.target.Subject()), ns.now).Containers {
-			fromHistory[in.Name] = in.OOMs
-		}
+	in, err := killInput(ns, s)
+	if err != nil {
+		sink.failAll(err)
+		return
 	}
 
+	for i := range in.Containers {
+		c := &in.Containers[i]
+		c.OOMs = append(ns.containerKills(s.target, c.Name), c.OOMs...)
+	}
+
+	found := o.Estimate(s.target.Name, in, sink.priority)
 	for _, c := range sink.containers {
-		kills := append(ns.containerKills(s.target, c.Name), fromHistory[c.Name]...)
-		request := ptr.Deref(profile.CurrentResources(c).WithDefaultRequests().MemoryRequest, 0)
-		if e, ok := o.Estimate(s.target.Name, kills, request, ns.now, sink.priority); ok {
+		if e, ok := found[c.Name]; ok {
 			sink.add(c.Name, units.Memory, e)
 		}
 	}
+}
+
+// killInput returns the input of a decision after kills: with the usage, or without any where it is unknown, and with the default policy
+// where the settings of the percentile estimator are invalid.
+func killInput(ns namespaceSnapshot, s autoscalerState) (resource.Input, error) {
+	usage := ns.usage
+	if usage == nil || ns.usageErr != nil {
+		usage = &profile.Usage{}
+	}
+
+	percentile := s.estimators.percentile.settings
+	if s.estimators.percentile.err != nil {
+		var err error
+		percentile, err = vertical.ParsePercentileEstimator(nil)
+		if err != nil {
+			return resource.Input{}, err
+		}
+	}
+
+	return usage.ResourceInput(s.target, percentile.Policy(s.target.Subject()), ns.now), nil
 }
 
 // addForecastEstimates adds the highest values of the coming window of a TimeSeriesPrediction, where they are actionable.

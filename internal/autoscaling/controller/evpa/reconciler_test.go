@@ -494,19 +494,19 @@ func TestReconcile_KillRaisesMemory(t *testing.T) {
 
 	e := f.reconcile()
 	d := findDecision(e, corev1.ResourceMemory)
-	if d.Estimator != "OOM" || d.Action != autoscalingv1alpha1.VerticalActionRaise || d.Request.Value() != 220<<20 || d.RaisedAt == nil {
-		t.Fatalf("decision %+v, want a raise to 220Mi by OOM", d)
+	if d.Estimator != "OOM" || d.Action != autoscalingv1alpha1.VerticalActionRaise || d.Request.Value() != 253<<20 || d.RaisedAt == nil {
+		t.Fatalf("decision %+v, want a raise to 253Mi by OOM", d)
 	}
 
-	if !strings.Contains(f.recommendation().Status.RecommendedValue, "220Mi") {
-		t.Errorf("recommended value %s, want 220Mi", f.recommendation().Status.RecommendedValue)
+	if !strings.Contains(f.recommendation().Status.RecommendedValue, "253Mi") {
+		t.Errorf("recommended value %s, want 253Mi", f.recommendation().Status.RecommendedValue)
 	}
 
 	*f.kills = nil
 	f.advance(time.Hour)
 
-	if d := findDecision(f.reconcile(), corev1.ResourceMemory); d.Request.Value() != 220<<20 {
-		t.Errorf("decision %+v, want the 220Mi of before", d)
+	if d := findDecision(f.reconcile(), corev1.ResourceMemory); d.Request.Value() != 253<<20 {
+		t.Errorf("decision %+v, want the 253Mi of before", d)
 	}
 }
 
