@@ -200,10 +200,11 @@ func (r *Reconciler) recordEvents(e execution) {
 
 		if r.Notify != nil && (event.Reason == notification.ReasonRolledBack || event.Reason == notification.ReasonStopped) {
 			r.Notify(notification.Event{
-				Time:    r.Clock.Now(),
-				Reason:  event.Reason,
-				Object:  e.target.String(),
-				Message: event.Text,
+				Namespace: e.target.Object.GetNamespace(),
+				Time:      r.Clock.Now(),
+				Reason:    event.Reason,
+				Object:    e.target.String(),
+				Message:   event.Text,
 			})
 		}
 	}
@@ -238,7 +239,7 @@ func (r *Reconciler) notifyBreakers() {
 			where = "of namespace " + b.Namespace
 		}
 
-		r.Notify(notification.Event{Time: r.Clock.Now(), Reason: notification.ReasonBreakerOpen, Message: fmt.Sprintf(
+		r.Notify(notification.Event{Namespace: b.Namespace, Time: r.Clock.Now(), Reason: notification.ReasonBreakerOpen, Message: fmt.Sprintf(
 			"%d of %d workloads lowered within %s got worse: no adoption %s starts or continues until they are older; rollbacks continue",
 			b.Worse, b.Of, r.Settings.Policy.BreakerWindow, where)})
 	}

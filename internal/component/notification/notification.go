@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"crane.io/crane/internal/component/termtext"
 )
 
 const (
@@ -29,8 +31,11 @@ const (
 	ReasonWeeklyReport = "WeeklyReport"
 )
 
-// Event is one event. Object is the object as "Deployment shop/web", empty for the cluster.
+// Event is one event. Object is the object as "Deployment shop/web", empty for the cluster; Namespace is that of the object or of its circuit
+// breaker, empty for the cluster.
 type Event struct {
+	Namespace string `json:"-"`
+
 	Time    time.Time `json:"time"`
 	Reason  string    `json:"reason"`
 	Object  string    `json:"object,omitempty"`
@@ -63,17 +68,20 @@ func (f Format) encode(all []Event, dropped int) ([]byte, error) {
 	}{schema, all, dropped})
 }
 
-// slackText formats events in Slack's markup. Names and messages are escaped, so that they neither link nor mention.
+// slackText formats events in Slack's markup. The message of an object may quote what tenants write, such as the message of an event of Kubernetes. It
+// is one line of code, in which nothing is a link, an image, a mention or another event.
 func slackText(all []Event, dropped int) string {
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
 	var b strings.Builder
 	for _, e := range all {
 		fmt.Fprintf(&b, "*%s*", escape(e.Reason))
+		message := e.Message
 		if e.Object != "" {
-			b.WriteString(" " + escape(e.Object))
+			b.WriteString(" " + escape(termtext.Line(e.Object)))
+			message = "`" + strings.ReplaceAll(termtext.Line(message), "`", "'") + "`"
 		}
 
-		b.WriteString("\n" + escape(e.Message) + "\n")
+		b.WriteString("\n" + escape(message) + "\n")
 	}
 
 	if dropped > 0 {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -74,16 +75,18 @@ func NewSender(format Format, file string, clk clock.Clock, counts *prometheus.C
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*Sender) NeedLeaderElection() bool { return true }
 
-// Enqueue adds an event. It never blocks: an event that does not fit is dropped and counted.
+// Enqueue adds an event. It never blocks: if the queue is full, the newest event of the namespace with the most is dropped and counted, so that
+// many events of one namespace keep none of others out.
 func (s *Sender) Enqueue(e Event) {
 	if s == nil {
 		return
 	}
 
 	s.mu.Lock()
-	if len(s.queue) < queueSize {
-		s.queue = append(s.queue, e)
-	} else {
+	s.queue = append(s.queue, e)
+	if len(s.queue) > queueSize {
+		i := excessEvent(s.queue)
+		s.queue = slices.Delete(s.queue, i, i+1)
 		s.dropped++
 		s.count("dropped", 1)
 	}
@@ -93,6 +96,26 @@ func (s *Sender) Enqueue(e Event) {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// excessEvent returns the index of the newest event of the namespace with the most events. Events of the cluster are not those of a namespace.
+func excessEvent(queue []Event) int {
+	counts := map[string]int{}
+	largest := 0
+	for _, e := range queue {
+		if e.Namespace != "" {
+			counts[e.Namespace]++
+			largest = max(largest, counts[e.Namespace])
+		}
+	}
+
+	for i := len(queue) - 1; i >= 0 && largest > 0; i-- {
+		if counts[queue[i].Namespace] == largest {
+			return i
+		}
+	}
+
+	return len(queue) - 1
 }
 
 func (s *Sender) count(result string, n int) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -102,7 +103,7 @@ func TestSender_Formats(t *testing.T) {
 		t.Fatalf("requests %q, want one in Slack's format", e.bodies)
 	}
 
-	want := "*AdoptionRolledBack* Deployment shop/web\nstep 2 caused a regression: &lt;!channel&gt; &amp; more\n*AdoptionBreakerOpen*\n" +
+	want := "*AdoptionRolledBack* Deployment shop/web\n`step 2 caused a regression: &lt;!channel&gt; &amp; more`\n*AdoptionBreakerOpen*\n" +
 		strings.Repeat("ä", 1000) + "...\n"
 	if slack.Text != want {
 		t.Errorf("the text for Slack is %q, want %q", slack.Text, want)
@@ -118,6 +119,56 @@ func TestSender_Formats(t *testing.T) {
 		`"object":"Deployment shop/web","message":"step 2 caused a regression: \u003c!channel\u003e \u0026 more"}]}`
 	if len(e.bodies) != 1 || e.bodies[0] != wantJSON {
 		t.Errorf("requests %q, want one: %s", e.bodies, wantJSON)
+	}
+}
+
+// TestSender_HostileText checks that a message which quotes a tenant is one line of code in Slack: it adds no event, link, image or mention.
+func TestSender_HostileText(t *testing.T) {
+	e := &endpoint{}
+	run(t, e, FormatSlack, urlFile(t, "https://hooks.example.com/secret"), Event{
+		Reason: ReasonStopped, Object: "Deployment shop/web",
+		Message: "refused: `\n*AdoptionBreakerOpen*\r\n![](https://evil.example/i.png) @channel \u202e\x1b[2J`",
+	})
+
+	var slack struct{ Text string }
+	if len(e.bodies) != 1 || json.Unmarshal([]byte(e.bodies[0]), &slack) != nil {
+		t.Fatalf("requests %q, want one in Slack's format", e.bodies)
+	}
+
+	lines := strings.Split(slack.Text, "\n")
+	if len(lines) != 3 || lines[2] != "" || strings.Count(lines[1], "`") != 2 || !strings.HasPrefix(lines[1], "`refused") || !strings.HasSuffix(lines[1], "`") {
+		t.Errorf("the text for Slack is %q, want a line with the object and a line of code", slack.Text)
+	}
+	if strings.ContainsAny(slack.Text, "\u202e\x1b\r") {
+		t.Errorf("the text for Slack is %q, want it without control and bidirectional characters", slack.Text)
+	}
+}
+
+// TestEnqueue_FloodOfOneNamespace checks that events of one namespace keep those of others and of the cluster in the queue.
+func TestEnqueue_FloodOfOneNamespace(t *testing.T) {
+	s := NewSender(FormatWebhook, "", clock.RealClock{}, NewCounter())
+	flood := func() {
+		for range 2 * queueSize {
+			s.Enqueue(Event{Namespace: "evil", Reason: ReasonStopped})
+		}
+	}
+
+	s.Enqueue(Event{Namespace: "pay", Reason: ReasonRolledBack})
+	flood()
+	s.Enqueue(Event{Namespace: "shop", Reason: ReasonRolledBack})
+	s.Enqueue(Event{Reason: ReasonBreakerOpen})
+	flood()
+
+	counts := map[string]int{}
+	for _, e := range s.queue {
+		counts[e.Namespace]++
+	}
+
+	if want := map[string]int{"pay": 1, "shop": 1, "": 1, "evil": queueSize - 3}; !maps.Equal(counts, want) {
+		t.Errorf("the queue has the events %v by namespace, want %v", counts, want)
+	}
+	if want := 4*queueSize + 3 - queueSize; s.dropped != want {
+		t.Errorf("%d events are dropped, want %d", s.dropped, want)
 	}
 }
 
