@@ -91,7 +91,9 @@ func planRecreation(in Input, s State, goal Size) podChanges {
 	for _, p := range podsByAge(in.Pods) {
 		to, reason := p.replacementSize(goal)
 		switch {
-		case p.NotResizable != "" || p.size().Equal(to):
+		case p.NotResizable != "":
+			changes.excludeUnresizable(s, p, goal)
+		case p.size().Equal(to):
 		case reason != "":
 			changes.excludef("pod %s: %s", p.Name, reason)
 		case !s.isKnownSize(p):

@@ -13,8 +13,15 @@ func planResizes(in Input, s State, goal Size) podChanges {
 
 	if reason := untouchedReason(in, s); reason != "" {
 		var changes podChanges
-		if s.Reach != NewPods {
-			changes.remarkf("%s", reason)
+		if s.Reach == NewPods {
+			return changes
+		}
+
+		changes.remarkf("%s", reason)
+		for _, p := range in.Pods {
+			if s.lacksSize(p, goal) {
+				changes.excluded++
+			}
 		}
 
 		return changes
@@ -25,6 +32,19 @@ func planResizes(in Input, s State, goal Size) podChanges {
 	}
 
 	return planUnresizable(in, s, goal).merge(planInPlaceResizes(in, s, goal))
+}
+
+// lacksSize reports whether the pod has another size than the goal gives it.
+func (s State) lacksSize(p Pod, goal Size) bool {
+	to, reason := s.targetSize(p, goal)
+	return reason == "" && !p.size().Equal(to)
+}
+
+// excludeUnresizable adds a remark on a pod that cannot be resized and does not have the goal.
+func (c *podChanges) excludeUnresizable(s State, p Pod, goal Size) {
+	if s.lacksSize(p, goal) {
+		c.excludef("pod %s: %s", p.Name, p.NotResizable)
+	}
 }
 
 func planScale(in Input, replicas int32) podChanges {
@@ -42,6 +62,7 @@ func planInPlaceResizes(in Input, s State, goal Size) podChanges {
 	limits := newResizeLimits(in)
 	for _, p := range podsByAge(in.Pods) {
 		if p.NotResizable != "" {
+			changes.excludeUnresizable(s, p, goal)
 			continue
 		}
 
