@@ -93,9 +93,9 @@ func planRecreation(in Input, s State, goal Size) podChanges {
 		switch {
 		case p.NotResizable != "":
 			changes.excludeUnresizable(s, p, goal)
-		case p.size().Equal(to):
 		case reason != "":
 			changes.excludef("pod %s: %s", p.Name, reason)
+		case p.size().Equal(to):
 		case !s.isKnownSize(p):
 			changes.excludef(unknownSizeRemark, p.Name, p.size().restrictTo(goal))
 		case changes.evictable(in, s, p):

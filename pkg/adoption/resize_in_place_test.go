@@ -84,6 +84,14 @@ func TestDecide_PodsWithoutSize(t *testing.T) {
 	for name, edit := range map[string]func(*Input){
 		"a pod that does not run":       func(in *Input) { in.Pods[1].NotResizable = "it does not run: Pending" },
 		"a pod that is not replaced":    func(in *Input) { in.Pods[1].NotResizable = "it does not run: Pending"; in.Reach = Recreate },
+		"guaranteed pods that are kept": func(in *Input) {
+			in.Reach = Recreate
+			in.DesiredSize = appSize(requests(500, 1000))
+			for i := range in.Pods {
+				in.Pods[i].Containers[0].Size = requestsAndLimits(1000, 1000, 1000, 1000)
+			}
+			in.Template = in.Pods[0].size()
+		},
 		"fewer pods than are changed":   func(in *Input) { in.MinReplicas = 3 },
 		"fewer pods than are evictable": func(in *Input) { in.MinReplicas = 3; in.Reach = Recreate },
 	} {
@@ -92,7 +100,7 @@ func TestDecide_PodsWithoutSize(t *testing.T) {
 		var plan Plan
 		for range 4 {
 			plan = b.reconcile()
-			b.in.Now = b.in.Now.Add(time.Minute)
+			b.in.Now = b.in.Now.Add(11 * time.Minute)
 		}
 
 		if plan.Summary == asRecommended || len(plan.Remarks) == 0 {
