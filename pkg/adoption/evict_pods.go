@@ -51,11 +51,14 @@ func (p Pod) replacementSize(goal Size) (to Size, reason string) {
 		}
 	}
 
-	if p.Guaranteed() && !p.withSize(to).Guaranteed() {
+	switch {
+	case p.KeepsQOSClass(p.withSize(to)):
+		return to, ""
+	case p.Guaranteed():
 		return p.size(), "it would no longer be guaranteed its resources"
 	}
 
-	return to, ""
+	return p.size(), "its QoS class would change"
 }
 
 // targetSize returns the size of a running pod with this reach, or the reason why it has none.

@@ -277,3 +277,24 @@ func TestDecide_EvictionsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestReplacementSize: a replacement has the QoS class of the pod, except that a pod without any request may get some.
+func TestReplacementSize(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod, goal, want []int64
+		reason          string
+	}{
+		"burstable":                {[]int64{100, 200, 100, 100}, []int64{50, 200, 60, 100}, []int64{50, 200, 60, 100}, ""},
+		"best effort to burstable": {[]int64{0, 0, 0, 0}, []int64{50, 0, 60, 0}, []int64{50, 0, 60, 0}, ""},
+		"guaranteed to burstable":  {[]int64{100, 100, 100, 100}, []int64{50, 100, 60, 100}, []int64{100, 100, 100, 100}, "guaranteed its resources"},
+		"burstable to guaranteed":  {[]int64{100, 200, 100, 100}, []int64{300, 300, 100, 100}, []int64{100, 200, 100, 100}, "its QoS class would change"},
+	} {
+		size := func(v []int64) Size { return appSize(requestsAndLimits(v[0], v[1], v[2], v[3])) }
+		p := newPod(0, size(c.pod).Containers["app"])
+		got, reason := p.replacementSize(size(c.goal))
+
+		if !got.Equal(size(c.want)) || (c.reason == "") != (reason == "") || !strings.Contains(reason, c.reason) {
+			t.Errorf("%s: replacementSize(%s) = %s, %q, want %s, %q", name, size(c.goal), got, reason, size(c.want), c.reason)
+		}
+	}
+}

@@ -96,6 +96,12 @@ func (p Pod) qosClass() qosClass {
 	}
 }
 
+// KeepsQOSClass reports whether the QoS class of another size of the pod is the same. A pod without any request may get some.
+func (p Pod) KeepsQOSClass(resized Pod) bool {
+	class := p.qosClass()
+	return class == bestEffort || class == resized.qosClass()
+}
+
 // Guaranteed reports whether the QoS class of the pod is Guaranteed.
 func (p Pod) Guaranteed() bool { return p.qosClass() == guaranteed }
 

@@ -156,8 +156,7 @@ func patchOperations(pod *corev1.Pod, state adoption.State) (changed *corev1.Pod
 		}
 	}
 
-	// A Guaranteed pod keeps its class; a pod of a lower class may get requests.
-	if len(out) > 0 && guaranteed(pod) && !guaranteed(changed) {
+	if len(out) > 0 && !targetsnapshot.ConvertPod(pod).KeepsQOSClass(targetsnapshot.ConvertPod(changed)) {
 		return pod, nil
 	}
 
@@ -173,8 +172,6 @@ func isOriginal(state adoption.State, container string, current rightsize.Resour
 
 	return state.Declared != nil && sameResources(current, state.Declared.Containers[container].WithDefaultRequests())
 }
-
-func guaranteed(pod *corev1.Pod) bool { return targetsnapshot.ConvertPod(pod).Guaranteed() }
 
 // sameResources reports whether both requests and limits are equal.
 func sameResources(a, b rightsize.Resources) bool {

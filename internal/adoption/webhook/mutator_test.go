@@ -197,3 +197,25 @@ func TestOwner(t *testing.T) {
 		}
 	}
 }
+
+// TestMutate_BurstablePod checks that a Burstable pod does not become Guaranteed by a request that is raised to its limit.
+func TestMutate_BurstablePod(t *testing.T) {
+	const raised = `{"phase":"Resting","earlier":{"containers":{"app":{"cpuRequest":250,"cpuLimit":500,"memoryRequest":536870912,"memoryLimit":536870912}}},` +
+		`"current":{"containers":{"app":{"cpuRequest":900,"cpuLimit":900,"memoryRequest":536870912,"memoryLimit":536870912}}},` +
+		`"newPods":{"containers":{"app":{"cpuRequest":900,"cpuLimit":900,"memoryRequest":536870912,"memoryLimit":536870912}}}}`
+	pod := newPod("250m", "512Mi", func(p *corev1.Pod) {
+		p.Spec.Containers = p.Spec.Containers[1:]
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+			corev1.ResourceCPU: apiresource.MustParse("500m"), corev1.ResourceMemory: apiresource.MustParse("512Mi"),
+		}
+	})
+
+	find := func(string, string, string) (Workload, bool, error) {
+		return Workload{Annotations: map[string]string{"analysis.crane.io/adoption": raised}}, true, nil
+	}
+
+	got, err := NewMutator(find, unlimited).Mutate(pod)
+	if err != nil || len(got) > 0 {
+		t.Errorf("Mutate returned operations %v and error %v for a Burstable pod that would be Guaranteed, want none", got, err)
+	}
+}
