@@ -70,6 +70,7 @@ func decide(in Input) Plan {
 
 	p = restoreTemplate(in, p)
 	if p.State.Phase == RollingBack {
+		p = giveNewPods(in, p)
 		p, _ = finishRollback(in, p).withTargets(in)
 		return p
 	}
@@ -141,7 +142,9 @@ func raise(in Input, p Plan) Plan {
 	s = s.rememberSize(s.Current)
 
 	// A later rollback must not undo this increase.
-	s.Previous, _ = Raise(s.Previous, to, Policy{})
+	previous, raised := Raise(s.Previous, to, Policy{})
+	s.Previous = previous
+	s.PreviousGiven = s.PreviousGiven && !raised
 	s.Current = to
 	p.State = s
 
@@ -247,6 +250,7 @@ func lower(in Input, p Plan) Plan {
 	s := start(in, p.State)
 	s = s.rememberSize(s.Current).enter(Lowering, in.Now)
 	s.Previous = s.Current
+	s.PreviousGiven = s.givesNewPods(s.Previous)
 	s.Current = to
 	s.Throttled = in.Signals.Throttled
 	s.Steps++
@@ -297,6 +301,7 @@ func rollBack(in Input, p Plan, reason string) Plan {
 	s := p.State
 	if s.Phase == Held {
 		s.Previous, _ = Raise(s.Current, s.Original, Policy{})
+		s.PreviousGiven = false
 	}
 
 	p = p.withEvent(true, "AdoptionRolledBack", "step %d caused a regression: %s; back from %s to %s", s.Steps, reason, s.Current, s.Previous)
@@ -305,9 +310,9 @@ func rollBack(in Input, p Plan, reason string) Plan {
 	s.Reason = reason
 	s.Rollbacks++
 
-	// Pods had this size before the step, so new ones get it without another proof.
+	// New pods that had this size before the step get it without another proof. Otherwise they keep that of their template until there is one.
 	s.NewPods = nil
-	if !s.Current.Equal(s.Original) && s.Current.Replicas == nil {
+	if s.PreviousGiven {
 		size := s.Current.Clone()
 		s.NewPods = &size
 	}

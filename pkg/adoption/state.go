@@ -58,9 +58,11 @@ type State struct {
 	Original Size   `json:"earlier,omitzero"`
 	Declared *Size  `json:"declared,omitempty"`
 	Owner    string `json:"owner,omitempty"`
-	// Previous is the size before the last step; Current is the size that running pods should have now.
-	Previous Size `json:"before,omitzero"`
-	Current  Size `json:"current,omitzero"`
+	// Previous is the size before the last step, and PreviousGiven reports that new pods got it; Current is the size that running pods should
+	// have now.
+	Previous      Size `json:"before,omitzero"`
+	PreviousGiven bool `json:"beforeGiven,omitempty"`
+	Current       Size `json:"current,omitzero"`
 	// NewPods is the size that new pods get; nil while that is the size of their template.
 	NewPods *Size `json:"newPods,omitempty"`
 	// Uncreatable reports that the last step was undone because pods with its size were not created.

@@ -117,10 +117,12 @@ func (s *TargetSnapshot) boundDesiredSize(in *adoption.Input) {
 
 	goal := base.DeepCopy()
 	ApplySize(goal, in.DesiredSize)
-	in.Bounds = s.limits.Clamp(goal, base)
-	if len(in.Bounds) == 0 {
+	bounds := s.limits.Clamp(goal, base)
+	if len(bounds) == 0 {
 		return
 	}
+
+	in.Bounds = append(slices.Clip(in.Bounds), bounds...)
 
 	goalTemplate := TemplateSize(goal, in.DesiredSize)
 	desired := in.DesiredSize.Clone()
@@ -200,13 +202,17 @@ func changesSize(before, after adoption.State) bool {
 		return false
 	}
 
-	sizeAfter, _ := after.NewPodSize()
+	sizeAfter, givesAfter := after.NewPodSize()
 	sizeBefore, _ := before.NewPodSize()
 
-	// A rollback and a return to the original size are not up for discussion. What is raised in the pause after a rollback is.
+	// A rollback and a return to the original size are not up for discussion. What is raised in the pause after a rollback is, and so is a size
+	// that new pods did not have before the step.
 	rolledBack := after.Phase == adoption.RollingBack || after.Rollbacks > before.Rollbacks
-	if rolledBack || after.Current.Equal(after.Original) {
+	switch {
+	case after.Current.Equal(after.Original):
 		return false
+	case rolledBack:
+		return givesAfter && !after.PreviousGiven && !sizeAfter.Equal(sizeBefore)
 	}
 
 	return !after.Current.Equal(before.Current) || !sizeAfter.Equal(sizeBefore)
@@ -253,6 +259,10 @@ func (r SnapshotReader) checkSize(ctx context.Context, s *TargetSnapshot, in ado
 
 // podChanges returns what becomes of the running pods.
 func (s *TargetSnapshot) podChanges(in adoption.Input, state adoption.State) []podlimits.Change {
+	if state.Reach == adoption.NewPods {
+		return nil
+	}
+
 	var out []podlimits.Change
 	for i := range s.Pods {
 		to := state.Current

@@ -203,3 +203,36 @@ func TestDecide_RaiseInHold(t *testing.T) {
 		t.Errorf("Preview of a raise above the quota: phase %s, size %s, want %s and %s; %s", state.Phase, state.Current, adoption.Held, size, out.Plan.Summary)
 	}
 }
+
+// TestChangesSize_Rollback checks that new pods get a size by a rollback unchecked only if they had it before the step.
+func TestChangesSize_Rollback(t *testing.T) {
+	size := func(cpu units.MilliCPU) adoption.Size {
+		return adoption.Size{Containers: map[string]rightsize.Resources{"app": {CPURequest: &cpu}}}
+	}
+	given := size(800)
+	before := adoption.State{Phase: adoption.Watching, Original: size(1000), Previous: given, Current: size(640)}
+	after := adoption.State{Phase: adoption.RollingBack, Original: size(1000), Previous: given, Current: given, NewPods: &given}
+
+	if !changesSize(before, after) {
+		t.Error("changesSize of a rollback to a size that new pods did not have = false, want true")
+	}
+
+	after.PreviousGiven = true
+	if changesSize(before, after) {
+		t.Error("changesSize of a rollback to a size that new pods had = true, want false")
+	}
+}
+
+// TestPodChanges_Reach checks that running pods count against a quota only with a reach that changes them.
+func TestPodChanges_Reach(t *testing.T) {
+	for reach, want := range map[adoption.Reach]int{adoption.InPlace: 1, adoption.InPlaceOrRecreate: 1, adoption.Recreate: 1, adoption.NewPods: 0} {
+		spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: cpu("1")}}}}
+		s := &TargetSnapshot{Pods: []corev1.Pod{{Spec: spec, Status: corev1.PodStatus{Phase: corev1.PodRunning}}}}
+		in := adoption.Input{Pods: []adoption.Pod{ConvertPod(&s.Pods[0])}}
+		size := adoption.Size{Containers: map[string]rightsize.Resources{"app": {CPURequest: new(units.MilliCPU(1200))}}}
+
+		if got := s.podChanges(in, adoption.State{Reach: reach, Current: size}); len(got) != want {
+			t.Errorf("reach %q: podChanges returned %d changes, want %d", reach, len(got), want)
+		}
+	}
+}
