@@ -142,7 +142,7 @@ func (s State) evictionReason(p Pod, goal Size) (to Size, obstacle string) {
 // inPlaceObstacle returns why the pod can never get the goal in place although a replacement with size to could have it, or "".
 func (p Pod) inPlaceObstacle(goal, to Size) string {
 	inPlace, obstacle := p.InPlaceSize(goal)
-	if obstacle == "" && p.Refused != "" && p.RefusedSize.Equal(inPlace.restrictTo(goal)) {
+	if obstacle == "" && p.Refused != "" && !p.RefusedOnAnyNode && p.RefusedSize.Equal(inPlace.restrictTo(goal)) {
 		obstacle = p.Refused
 	}
 

@@ -41,9 +41,11 @@ type Pod struct {
 	// ResizeStatus is the progress of the last resize; ResizeMessage is the kubelet's.
 	ResizeStatus  ResizeStatus
 	ResizeMessage string
-	// Refused is the reason why the API server refused RefusedSize for this pod for good; empty if it did not.
-	Refused     string
-	RefusedSize Size
+	// Refused is the reason why the API server refused RefusedSize for this pod; empty if it did not. RefusedOnAnyNode reports that it would
+	// be refused for a replacement of the pod as well, as far as is known.
+	Refused          string
+	RefusedSize      Size
+	RefusedOnAnyNode bool
 	// Room is the CPU of its node that no pod requests; nil if it is unknown.
 	Room *units.MilliCPU
 	// Ready is the condition Ready; UnreadySince is when it last changed, or when the pod was created.

@@ -59,8 +59,8 @@ func planScale(in Input, replicas int32) podChanges {
 // Policy.PodsAtOnce; those that restart also to the disruption budgets.
 func planInPlaceResizes(in Input, s State, goal Size) podChanges {
 	var changes podChanges
-	limits := newResizeLimits(in)
-	for _, p := range podsByAge(in.Pods) {
+	limits := newResizeLimits(in, s)
+	for _, p := range refusedLast(podsByAge(in.Pods)) {
 		if p.NotResizable != "" {
 			changes.excludeUnresizable(s, p, goal)
 			continue
@@ -113,16 +113,17 @@ const unknownSizeRemark = "pod %s was created with %s, which is neither the size
 // resizeLimits counts how many more pods may be lowered and restarted by one decision.
 type resizeLimits struct{ reductions, restarts int }
 
-// newResizeLimits counts resizes in progress against the reductions.
-func newResizeLimits(in Input) resizeLimits {
+// newResizeLimits counts resizes in progress against the reductions, and those that fail as long as they may take.
+func newResizeLimits(in Input, s State) resizeLimits {
 	atOnce := podsAtOnce(in)
 	limits := resizeLimits{reductions: atOnce, restarts: atOnce}
 	if in.DisruptionsAllowed >= 0 {
 		limits.restarts = min(atOnce, in.DisruptionsAllowed)
 	}
 
+	mayFail := in.Now.Sub(s.PhaseSince) < in.Policy.Settle
 	for _, p := range in.Pods {
-		if p.ResizeStatus == ResizeInProgress || p.ResizeStatus == ResizeFailed {
+		if p.ResizeStatus == ResizeInProgress || p.ResizeStatus == ResizeFailed && mayFail {
 			limits.reductions--
 		}
 	}
@@ -161,6 +162,22 @@ func podsByAge(pods []Pod) []Pod {
 	sorted := slices.Clone(pods)
 	slices.SortFunc(sorted, func(a, b Pod) int { return a.Created.Compare(b.Created) })
 	return sorted
+}
+
+// refusedLast returns the pods in their order, those with a refused size behind all others, so that they do not take their turns.
+func refusedLast(pods []Pod) []Pod {
+	slices.SortStableFunc(pods, func(a, b Pod) int {
+		switch {
+		case a.Refused == "" && b.Refused != "":
+			return -1
+		case a.Refused != "" && b.Refused == "":
+			return 1
+		}
+
+		return 0
+	})
+
+	return pods
 }
 
 // isKnownSize reports whether the pod has a size that adoption set, or would set nothing on it.

@@ -126,17 +126,18 @@ type podResult struct {
 func (r *Reconciler) changePods(ctx context.Context, e execution) (remarks []string, wait time.Duration, errs []error) {
 	remarks = slices.Clip(e.plan.Remarks)
 	wait = e.plan.RequeueAfter
+	changed := false
+	var pause, retry time.Duration
 	collect := func(result podResult, err error) {
 		errs = append(errs, err)
 		if result.remark != "" {
 			remarks = append(remarks, result.remark)
 		}
-		if result.pause > 0 {
-			wait = result.pause
+		if result == (podResult{}) && err == nil {
+			changed = true
 		}
-		if result.retry > 0 {
-			wait = earliest(wait, result.retry)
-		}
+		pause = earliest(pause, result.pause)
+		retry = earliest(retry, result.retry)
 	}
 
 	for _, resize := range e.plan.Resizes {
@@ -147,7 +148,12 @@ func (r *Reconciler) changePods(ctx context.Context, e execution) (remarks []str
 		collect(r.evictPod(ctx, e, eviction))
 	}
 
-	return remarks, wait, errs
+	// Where a pod was changed, the others are not kept waiting for a refused one.
+	if pause > 0 && !changed {
+		wait = pause
+	}
+
+	return remarks, earliest(wait, retry), errs
 }
 
 // resizePod resizes one pod in place.
@@ -170,7 +176,7 @@ func (r *Reconciler) resizePod(ctx context.Context, e execution, resize adoption
 		r.Events.Eventf(podReference(e, resize.Pod, resize.UID), nil, corev1.EventTypeWarning, "AdoptionRefused", "Resize", "%s", truncate(err.Error()))
 
 		pause := r.Settings.Policy.Settle // It is refused again until something changes.
-		if e.plan.State.Reach == adoption.InPlaceOrRecreate {
+		if e.plan.State.Reach == adoption.InPlaceOrRecreate && exceedsNode(err) {
 			pause = r.Settings.Policy.PollInterval // The next decision may evict the pod.
 		}
 

@@ -26,7 +26,7 @@ const (
 	maxRefusals = 10_000
 )
 
-// refusals records the pods that can never get a size in place according to the API server. The pod itself does not show a
+// refusals records the pods that do not get a size in place according to the API server. The pod itself does not show a
 // refused resize.
 type refusals struct {
 	mu    sync.Mutex
@@ -36,13 +36,26 @@ type refusals struct {
 type refusal struct {
 	size   adoption.Size
 	reason string
-	at     time.Time
+	// anyNode is set for refusals, such as that of a quota, that would affect a new pod as well.
+	anyNode bool
+	at      time.Time
 }
 
-// record stores a refusal because of the node's capacity. Other refusals, such as a quota, would affect a new pod as well.
+// exceedsNode reports whether the API server refused a resize because of the node's capacity.
+func exceedsNode(err error) bool {
+	return apierrors.HasStatusCause(err, causeNodeCapacity) || strings.Contains(err.Error(), textNodeCapacity)
+}
+
+// record stores a refusal.
 func (r *refusals) record(c adoption.PodResize, err error, now time.Time) {
-	if !apierrors.HasStatusCause(err, causeNodeCapacity) && !strings.Contains(err.Error(), textNodeCapacity) {
-		return
+	next := refusal{
+		size:    c.To,
+		reason:  "the API server reports that its node can never provide " + c.To.String(),
+		anyNode: !exceedsNode(err),
+		at:      now,
+	}
+	if next.anyNode {
+		next.reason = "the API server refused " + c.To.String()
 	}
 
 	r.mu.Lock()
@@ -51,7 +64,7 @@ func (r *refusals) record(c adoption.PodResize, err error, now time.Time) {
 	if r.byPod == nil || len(r.byPod) >= maxRefusals {
 		r.byPod = map[types.UID]refusal{}
 	}
-	r.byPod[types.UID(c.UID)] = refusal{c.To, "the API server reports that its node can never provide " + c.To.String(), now}
+	r.byPod[types.UID(c.UID)] = next
 }
 
 // mark returns the pods with the refusals that are recorded for them.
@@ -70,6 +83,7 @@ func (r *refusals) mark(pods []adoption.Pod, now time.Time) []adoption.Pod {
 		default:
 			p.Refused = recorded.reason
 			p.RefusedSize = recorded.size
+			p.RefusedOnAnyNode = recorded.anyNode
 		}
 	}
 

@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/pkg/adoption"
 )
 
-// TestRefusals: only refusals because of the node's capacity are recorded, for a limited time and number.
+// TestRefusals: refusals are recorded for a limited time and number, those because of the node's capacity as such.
 func TestRefusals(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pods := schema.GroupResource{Resource: "pods"}
@@ -27,18 +27,19 @@ func TestRefusals(t *testing.T) {
 		err     error
 		after   time.Duration
 		refused bool
+		anyNode bool
 	}{
-		"by its cause": {fmt.Errorf("resizing: %w", cause), time.Minute, true},
-		"by its text":  {apierrors.NewForbidden(pods, "web-1", errors.New("node didn't have enough allocatable resources: cpu")), time.Minute, true},
-		"a quota":      {apierrors.NewForbidden(pods, "web-1", errors.New("exceeded quota")), time.Minute, false},
-		"long ago":     {cause, time.Hour, false},
+		"by its cause": {fmt.Errorf("resizing: %w", cause), time.Minute, true, false},
+		"by its text":  {apierrors.NewForbidden(pods, "web-1", errors.New("node didn't have enough allocatable resources: cpu")), time.Minute, true, false},
+		"a quota":      {apierrors.NewForbidden(pods, "web-1", errors.New("exceeded quota")), time.Minute, true, true},
+		"long ago":     {cause, time.Hour, false, false},
 	} {
 		var r refusals
 		r.record(adoption.PodResize{UID: "uid-1"}, c.err, now)
 
 		all := r.mark([]adoption.Pod{{UID: "uid-0"}, {UID: "uid-1"}}, now.Add(c.after))
-		if all[0].Refused != "" || (all[1].Refused != "") != c.refused {
-			t.Errorf("%s: mark = %+v, want uid-1 refused: %t", name, all, c.refused)
+		if all[0].Refused != "" || (all[1].Refused != "") != c.refused || all[1].RefusedOnAnyNode != c.anyNode {
+			t.Errorf("%s: mark = %+v, want uid-1 refused: %t, on any node: %t", name, all, c.refused, c.anyNode)
 		}
 	}
 
