@@ -97,7 +97,7 @@ func (m *Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 		m.readFailures.Inc()
 		return nil, err
 	}
-	if limits.Refusal(changed) != "" {
+	if limits.RefusesChanged(pod, changed) {
 		return nil, nil
 	}
 

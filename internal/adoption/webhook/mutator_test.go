@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -152,7 +153,6 @@ func TestMutate_Limits(t *testing.T) {
 	cpu := func(text string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse(text)}
 	}
-	quota := corev1.ResourceList{"requests.memory": apiresource.MustParse("1Gi")}
 
 	for name, c := range map[string]struct {
 		rules podlimits.Rules
@@ -163,7 +163,6 @@ func TestMutate_Limits(t *testing.T) {
 		"minimum below":    {rules: limitRange(corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: cpu("800m")}), given: false}, // The proxy requests nothing.
 		"minimum of a pod": {rules: limitRange(corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: cpu("900m")})},
 		"allowed":          {rules: limitRange(corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: cpu("800m")}), given: true},
-		"quota":            {rules: podlimits.Rules{Quotas: []corev1.ResourceQuota{{Status: corev1.ResourceQuotaStatus{Hard: quota, Used: quota}}}}},
 		"unreadable":       {err: errors.New("the cache is not synced")},
 	} {
 		m := NewMutator(func(string, string, string) (Workload, bool, error) {
@@ -175,6 +174,32 @@ func TestMutate_Limits(t *testing.T) {
 			t.Errorf("%s: Mutate = %v, error %v, want the adopted size: %t, error %v", name, got, err, c.given, c.err)
 		}
 	}
+}
+
+// TestMutate_StaleQuota checks that a pod gets its adopted size, if that needs no more, where the quota of the cache has room for neither size: the
+// cache may lag behind.
+func TestMutate_StaleQuota(t *testing.T) {
+	quota := corev1.ResourceList{"requests.memory": apiresource.MustParse("1Gi")}
+	for name, c := range map[string]struct {
+		memory string
+		given  bool
+	}{"less memory": {"512Mi", true}, "more memory": {"128Mi", false}} {
+		state := strings.ReplaceAll(watching, "536870912", fmt.Sprint(amountOf(c.memory)))
+		m := NewMutator(func(string, string, string) (Workload, bool, error) {
+			return Workload{Annotations: map[string]string{"analysis.crane.io/adoption": state}}, true, nil
+		}, func(string) (podlimits.Rules, error) {
+			return podlimits.Rules{Quotas: []corev1.ResourceQuota{{Status: corev1.ResourceQuotaStatus{Hard: quota, Used: quota}}}}, nil
+		})
+
+		if got, err := m.Mutate(newPod("1", c.memory)); err != nil || (len(got) > 0) != c.given {
+			t.Errorf("%s: Mutate = %v, error %v, want the adopted size: %t", name, got, err, c.given)
+		}
+	}
+}
+
+func amountOf(text string) int64 {
+	q := apiresource.MustParse(text)
+	return q.Value()
 }
 
 func TestOwner(t *testing.T) {

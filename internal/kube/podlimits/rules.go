@@ -59,6 +59,19 @@ func (r Rules) Refusal(pod *corev1.Pod) string {
 	return r.quotaRefusal([]Change{{After: pod}})
 }
 
+// RefusesChanged reports whether a new pod that is changed would be refused, so that it is better created as it is. Where the quotas have no room
+// for either, as those of a cache that lags behind may say, the one that needs less is better.
+func (r Rules) RefusesChanged(pod, changed *corev1.Pod) bool {
+	switch {
+	case r.rangeRefusal(changed) != "":
+		return true
+	case r.quotaRefusal([]Change{{After: changed}}) == "":
+		return false
+	}
+
+	return r.quotaRefusal([]Change{{After: pod}}) == "" || r.quotaRefusal([]Change{{Before: pod, After: changed}}) != ""
+}
+
 // Change is a pod and what it becomes. Before is nil for an additional pod.
 type Change struct {
 	Before, After *corev1.Pod
