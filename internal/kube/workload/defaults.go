@@ -12,16 +12,20 @@ import (
 	"crane.io/crane/internal/kube/effectiveresources"
 )
 
-// defaults are the LimitRanges of the namespaces of one list, read when they are first needed.
+// defaults are the LimitRanges of the namespaces of one list, and the pods of those where many workloads have no requests, read when they are
+// first needed.
 type defaults struct {
 	lister *Lister
 	// scope is the namespace of the list; empty for all.
 	scope  string
 	read   bool
 	ranges map[string][]corev1.LimitRange
+	pods   map[string]*namespacePods
 }
 
-func (l *Lister) newDefaults(scope string) *defaults { return &defaults{lister: l, scope: scope} }
+func (l *Lister) newDefaults(scope string) *defaults {
+	return &defaults{lister: l, scope: scope, pods: map[string]*namespacePods{}}
+}
 
 // of returns the LimitRanges of a namespace; none for a cluster-scoped object.
 func (d *defaults) of(ctx context.Context, namespace string) ([]corev1.LimitRange, error) {

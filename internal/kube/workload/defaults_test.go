@@ -5,6 +5,7 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"crane.io/crane/pkg/units"
 )
 
 func cpuList(text string) corev1.ResourceList {
@@ -185,5 +188,59 @@ func TestGet_Observed(t *testing.T) {
 				t.Errorf("Get = containers %+v, want app alone with %+v", got.Containers, test.want)
 			}
 		})
+	}
+}
+
+// TestList_ObservedOfMany checks that the pods of a namespace with many workloads without requests are listed once for all of them, that each
+// workload gets its own, and that injected containers count in the sum.
+func TestList_ObservedOfMany(t *testing.T) {
+	const workloads = 60
+	var objects []client.Object
+	for i := range workloads {
+		name := fmt.Sprintf("web-%d", i)
+		labels := map[string]string{"app": name}
+		d := deploymentNamed("shop", name, nil)
+		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+		d.Spec.Template.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: name + "-5d4f-a", Labels: labels,
+				OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: name + "-5d4f", Controller: new(true)}},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{
+				{Name: "app", Resources: corev1.ResourceRequirements{Requests: cpuList(fmt.Sprintf("%dm", 100+i))}},
+				{Name: "proxy", Resources: corev1.ResourceRequirements{Requests: cpuList("10m")}},
+			}},
+		}
+		objects = append(objects, d, pod)
+	}
+
+	const pageSize = 50
+	podLists := 0
+	l, _ := newLister(t, pageSize, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if _, ok := list.(*corev1.PodList); ok {
+			podLists++
+		}
+
+		return page(ctx, c, list, opts)
+	}}, objects...)
+
+	got := 0
+	err := l.List(t.Context(), Query{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Namespace: "shop"}, func(w Workload) error {
+		got++
+		var i int
+		if _, err := fmt.Sscanf(w.Name, "web-%d", &i); err != nil {
+			return err
+		}
+
+		if sum, _ := w.PodRequests(); sum.CPU != units.MilliCPU(110+i) {
+			t.Errorf("PodRequests of %s = %+v, want %dm of CPU: its own pod with the injected container", w.Name, sum, 110+i)
+		}
+
+		return nil
+	})
+
+	if want := maxPodLists + (workloads+pageSize-1)/pageSize; err != nil || got != workloads || podLists > want {
+		t.Errorf("List returned %d workloads, error %v, after %d lists of pods, want %d, none and at most %d", got, err, podLists, workloads, want)
 	}
 }

@@ -143,7 +143,7 @@ func (l *Lister) read(ctx context.Context, obj client.Object, kind schema.GroupV
 		return w, err
 	}
 
-	return l.withObserved(ctx, w, obj, ranges)
+	return l.withObserved(ctx, w, obj, ranges, defaults)
 }
 
 // fromScale reads kinds that keep their template elsewhere: the scale subresource has the selector of the pods, and one of them

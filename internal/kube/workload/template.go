@@ -124,13 +124,20 @@ func podSpec(obj client.Object) (*corev1.PodSpec, int32, error) {
 	case *corev1.Pod:
 		return &o.Spec, 1, nil
 	case *unstructured.Unstructured:
-		return unstructuredPodSpec(o)
+		template, replicas, err := CustomTemplate(o)
+		if err != nil {
+			return nil, 0, err
+		}
+
+		return &template.Spec, replicas, nil
 	}
 
 	return nil, 0, fmt.Errorf("%w in a %T", ErrNoTemplate, obj)
 }
 
-func unstructuredPodSpec(obj *unstructured.Unstructured) (*corev1.PodSpec, int32, error) {
+// CustomTemplate returns the pod template of an object of a custom kind and its number of pods. The error wraps ErrNoTemplate if it has none at a
+// known path.
+func CustomTemplate(obj *unstructured.Unstructured) (*corev1.PodTemplateSpec, int32, error) {
 	for _, path := range [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}} {
 		raw, found, err := unstructured.NestedMap(obj.Object, path...)
 		if err != nil {
@@ -160,7 +167,7 @@ func unstructuredPodSpec(obj *unstructured.Unstructured) (*corev1.PodSpec, int32
 			replicas = 1
 		}
 
-		return &template.Spec, clampInt32(replicas), nil
+		return &template, clampInt32(replicas), nil
 	}
 
 	return nil, 0, ErrNoTemplate
@@ -169,6 +176,7 @@ func unstructuredPodSpec(obj *unstructured.Unstructured) (*corev1.PodSpec, int32
 // withPod returns the workload with the resources of its pods, and the containers of its template.
 func (w Workload) withPod(template, pod *corev1.PodSpec) Workload {
 	w.Containers = containers(template, pod)
+	w.Injected = injected(template, pod)
 	if pod.Resources != nil {
 		w.PodLevel = resources(pod.Resources.Requests)
 	}
@@ -193,6 +201,26 @@ func containers(spec, pod *corev1.PodSpec) []Container {
 	}
 
 	return out
+}
+
+// injected returns the requests of the containers of a pod that its template lacks, without init containers that end before the others start.
+func injected(template, pod *corev1.PodSpec) Resources {
+	var sum Resources
+	for i := len(template.InitContainers); i < len(pod.InitContainers); i++ {
+		if p := pod.InitContainers[i].RestartPolicy; p != nil && *p == corev1.ContainerRestartPolicyAlways {
+			sum = sum.plus(resources(pod.InitContainers[i].Resources.Requests))
+		}
+	}
+
+	for i := len(template.Containers); i < len(pod.Containers); i++ {
+		sum = sum.plus(resources(pod.Containers[i].Resources.Requests))
+	}
+
+	return sum
+}
+
+func (r Resources) plus(other Resources) Resources {
+	return Resources{CPU: r.CPU + other.CPU, Memory: r.Memory + other.Memory}
 }
 
 func container(c, inPod *corev1.Container, role Role) Container {

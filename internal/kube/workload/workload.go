@@ -45,6 +45,9 @@ type Workload struct {
 	Containers []Container
 	// PodLevel are the requests of pods as a whole, which stand for those of their containers; 0 without any.
 	PodLevel Resources
+	// Injected are the requests of containers that other webhooks add to pods and that run for the life of the pod; known only where pods were
+	// read.
+	Injected Resources
 }
 
 // Container is one container of a pod template, with the resources that it has in pods.
@@ -101,8 +104,9 @@ func (w Workload) Subject() rightsize.Subject {
 }
 
 // PodRequests returns the requests of a pod: of the pod level where it has them, else the sum of the containers that run for the life of
-// the pod; unrequested is the name of the first of these without a CPU or memory request that no pod level replaces, empty for none.
+// the pod, injected ones included; unrequested is the name of the first of these without a CPU or memory request that no pod level replaces, empty for none.
 func (w Workload) PodRequests() (sum Resources, unrequested string) {
+	sum = w.Injected
 	for _, c := range w.Containers {
 		if c.Role == Init {
 			continue
