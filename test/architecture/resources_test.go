@@ -26,6 +26,7 @@ func resourceReaders() map[string]string {
 	return map[string]string{
 		"internal/kube/effectiveresources/effectiveresources.go":        "computes what pods of a template request",
 		"internal/kube/effectiveresources/observed.go":                  "computes what pods of a template request",
+		"internal/kube/workload/observed.go":                            "copies pods for effectiveresources",
 		"internal/kube/workload/template.go":                            "reads the result of effectiveresources, and what a patch has to add to a template",
 		"internal/adoption/targetsnapshot/convert_pod.go":               "reads pods, and for TemplateSize a template to find changes of its owner",
 		"internal/adoption/targetsnapshot/room.go":                      "reads the result of effectiveresources",
