@@ -33,4 +33,4 @@ mv "${out}"/*.yaml config/crd/
 bin/protogen . internal/metrics/grpc/datasource.proto internal/metrics/grpc/datasourcepb/datasource.pb.go
 
 # The pages come last: they describe the definitions above.
-CRANE_UPDATE_DOCS=1 go test -count=1 -run '^(TestGenerated|TestChartKnowsTheSameServers)$' ./test/docs ./internal/metrics/discover ./test/monitoring
+CRANE_UPDATE_DOCS=1 go test -count=1 -run '^(TestGenerated|TestTranslations|TestChartKnowsTheSameServers)$' ./test/docs ./internal/metrics/discover ./test/monitoring

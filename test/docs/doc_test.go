@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package docs_test checks the documentation: its links, the commands that it prints, and the pages that are generated from
-// the code. `CRANE_UPDATE_DOCS=1 go test ./test/docs` writes the generated pages.
+// the code. `CRANE_UPDATE_DOCS=1 go test ./test/docs` writes the generated pages, and marks translations that are older than their English page.
 package docs_test
 
 import (
