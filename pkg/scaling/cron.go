@@ -6,12 +6,10 @@ package scaling
 import (
 	"errors"
 	"fmt"
-	"math"
-	"math/bits"
 	"slices"
 	"time"
 
-	"github.com/robfig/cron/v3"
+	"crane.io/crane/pkg/cron"
 )
 
 // CronWindow is a floor of replicas from each time of a start schedule to the next time of an end schedule.
@@ -21,7 +19,7 @@ import (
 // fall on one minute, the window stays open.
 type CronWindow struct {
 	name       string
-	start, end *cron.SpecSchedule
+	start, end cron.Schedule
 	location   *time.Location
 	replicas   int32
 }
@@ -41,26 +39,22 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 	var errs []error
 	for _, f := range []struct {
 		field, text string
-		schedule    **cron.SpecSchedule
+		schedule    *cron.Schedule
 	}{{"start", start, &w.start}, {"end", end, &w.end}} {
-		s, err := cron.ParseStandard(f.text)
-		switch spec, ok := s.(*cron.SpecSchedule); {
+		schedule, err := cron.Parse(f.text)
+		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s %q: %w", f.field, f.text, err))
-		case !ok || spec.Location != time.Local && spec.Location != nil:
-			errs = append(errs, fmt.Errorf("%s %q: must be a cron expression without @every or a time zone of its own", f.field, f.text))
-
-		default:
-			// Wall-clock times are represented in UTC, where no hour is skipped or repeated.
-			spec.Location = time.UTC
-			*f.schedule = spec
-			if spec.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-				errs = append(errs, fmt.Errorf("%s %q: names no date that there is", f.field, f.text))
-			}
+		case schedule.Interval() > 0:
+			errs = append(errs, fmt.Errorf("%s %q: must be a cron expression without @every", f.field, f.text))
+		case schedule.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero():
+			errs = append(errs, fmt.Errorf("%s %q: names no date that there is", f.field, f.text))
 		}
+
+		*f.schedule = schedule
 	}
 
-	if len(errs) == 0 && *w.start == *w.end {
+	if len(errs) == 0 && w.start == w.end {
 		errs = append(errs, fmt.Errorf("start and end are both %q: the window would never close", start))
 	}
 
@@ -70,16 +64,15 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 // IsOpen reports whether the window is open at a time.
 func (w CronWindow) IsOpen(now time.Time) bool {
 	wall := wallClock(now, w.location)
-	started, ok := lastScheduled(w.start, wall)
-	if !ok {
+	started := w.start.Last(wall)
+	if started.IsZero() {
 		return false
 	}
 
-	ended, ok := lastScheduled(w.end, wall)
-	return !ok || !ended.After(started)
+	return !w.end.Last(wall).After(started)
 }
 
-// Next returns the next times after now at which the window opens and closes; zero for more than five years.
+// Next returns the next times after now at which the window opens and closes; zero for more than eight years.
 func (w CronWindow) Next(now time.Time) (opens, closes time.Time) {
 	wall := wallClock(now, w.location)
 	return firstInstant(w.start.Next(wall), now, w.location), firstInstant(w.end.Next(wall), now, w.location)
@@ -128,86 +121,6 @@ func wallClock(t time.Time, location *time.Location) time.Time {
 // asUTC returns the same date and time of day in UTC.
 func asUTC(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
-}
-
-// maxMonthsBack covers the eight years between two 29ths of February at the turn of a century.
-const maxMonthsBack = 8*12 + 1
-
-// lastScheduled returns the latest time of a schedule that is not after wall. It goes back by months and days, so that its cost does not depend
-// on how often the schedule fires.
-func lastScheduled(s *cron.SpecSchedule, wall time.Time) (time.Time, bool) {
-	year, month, day := wall.Date()
-	latest := wall.Hour()*60 + wall.Minute()
-	for range maxMonthsBack {
-		if s.Month&(1<<uint(month)) != 0 {
-			firstWeekday := int(time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).Weekday())
-			for ; day > 0; day-- {
-				if !matchesDay(s, day, (firstWeekday+day-1)%7) {
-					latest = math.MaxInt
-					continue
-				}
-
-				if minute, ok := lastMinute(s, latest); ok {
-					return time.Date(year, month, day, 0, minute, 0, 0, time.UTC), true
-				}
-
-				latest = math.MaxInt
-			}
-		}
-
-		// The last day of the month before.
-		year, month, day = time.Date(year, month, 0, 0, 0, 0, 0, time.UTC).Date()
-		latest = math.MaxInt
-	}
-
-	return time.Time{}, false
-}
-
-// anyValue is the bit of a field of a cron expression that allows all values.
-const anyValue = 1 << 63
-
-// matchesDay reports whether a schedule fires on a day. Where it restricts the day of the month and of the week, either is enough.
-func matchesDay(s *cron.SpecSchedule, day, weekday int) bool {
-	inMonth := s.Dom&(1<<uint(day)) != 0
-	inWeek := s.Dow&(1<<uint(weekday)) != 0
-	if s.Dom&anyValue != 0 || s.Dow&anyValue != 0 {
-		return inMonth && inWeek
-	}
-
-	return inMonth || inWeek
-}
-
-// lastMinute returns the last minute of a day, not after latest, at which a schedule fires.
-func lastMinute(s *cron.SpecSchedule, latest int) (minute int, ok bool) {
-	const lastHour, minutesPerHour = 23, 60
-
-	hour := lastHour
-	if latest < (lastHour+1)*minutesPerHour {
-		hour = latest / minutesPerHour
-		if s.Hour&(1<<uint(hour)) != 0 {
-			if m := highestUpTo(s.Minute, latest%minutesPerHour); m >= 0 {
-				return hour*minutesPerHour + m, true
-			}
-		}
-
-		hour--
-	}
-
-	h := highestUpTo(s.Hour, hour)
-	if h < 0 {
-		return 0, false
-	}
-
-	return h*minutesPerHour + highestUpTo(s.Minute, minutesPerHour-1), true
-}
-
-// highestUpTo returns the highest bit that is set among those from 0 to last, -1 for none.
-func highestUpTo(set uint64, last int) int {
-	if last < 0 {
-		return -1
-	}
-
-	return bits.Len64(set&(1<<uint(last+1)-1)) - 1
 }
 
 // firstInstant returns the first time after now at which the wall clock of a time zone has reached a time.

@@ -189,6 +189,7 @@ func TestNewCronWindow_Invalid(t *testing.T) {
 		{"0 0 31 2 *", "0 9 * * *", 1, "names no date"},
 		{"@every 5m", "0 9 * * *", 1, "without @every"},
 		{"CRON_TZ=Europe/Berlin 0 8 * * *", "0 9 * * *", 1, "time zone of its own"},
+		{"TZ=UTC\t0\t8\t*\t*\t*", "0 9 * * *", 1, "time zone of its own"},
 		{"0 8 * * *", "0 9 * * *", -1, "targetReplicas -1"},
 	} {
 		_, err := NewCronWindow("w", c.start, c.end, time.UTC, c.replicas)

@@ -372,6 +372,7 @@ func FuzzCron(f *testing.F) {
 	f.Add("0 8 * * *", "0 9 * * 1-5", "Asia/Shanghai", int32(3))
 	f.Add("@every 1h", "TZ=UTC 0 0 * * *", "../../etc/passwd", int32(-1))
 	f.Add("0 0 31 2 *", "*/0 * * * *", "Local", int32(0))
+	f.Add("TZ=UTC\t0\t8\t*\t*\t*", "0 9 * * *", "UTC", int32(1))
 
 	f.Fuzz(func(t *testing.T, start, end, zone string, replicas int32) {
 		e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}

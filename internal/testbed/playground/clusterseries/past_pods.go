@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/robfig/cron/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"crane.io/crane/internal/testbed/playground/load"
+	"crane.io/crane/pkg/cron"
 )
 
 // maxPastRuns bounds the runs of a CronJob in a history, because each has pods and so series of its own.
@@ -91,7 +91,7 @@ func controllerRef(kind, name string) metav1.OwnerReference {
 // addCronJobs adds the runs of every CronJob.
 func (b *builder) addCronJobs() error {
 	for _, c := range b.objects.CronJobs {
-		schedule, err := cron.ParseStandard(c.Spec.Schedule)
+		schedule, err := cron.Parse(c.Spec.Schedule)
 		if err != nil {
 			return fmt.Errorf("history of CronJob %s/%s: schedule %q: %w", c.Namespace, c.Name, c.Spec.Schedule, err)
 		}
