@@ -50,6 +50,8 @@ type Capacities struct {
 	Nodes   map[string]Amounts
 	Largest Amounts
 	limits  map[limitedContainer][]limitSpan
+	// throttling is the share of throttled periods by container and day.
+	throttling map[limitedContainer]map[time.Time]float64
 }
 
 type limitedContainer struct{ namespace, pod, container string }
@@ -62,7 +64,33 @@ type limitSpan struct {
 
 // NewCapacities returns capacities without nodes and limits.
 func NewCapacities() *Capacities {
-	return &Capacities{Nodes: map[string]Amounts{}, limits: map[limitedContainer][]limitSpan{}}
+	return &Capacities{
+		Nodes:      map[string]Amounts{},
+		limits:     map[limitedContainer][]limitSpan{},
+		throttling: map[limitedContainer]map[time.Time]float64{},
+	}
+}
+
+// AddThrottling adds the share of the CFS periods of a day in which the kernel throttled a container, from 0 to 1.
+func (c *Capacities) AddThrottling(namespace, pod, container string, day time.Time, share float64) {
+	key := limitedContainer{namespace, pod, container}
+	if c.throttling[key] == nil {
+		c.throttling[key] = map[time.Time]float64{}
+	}
+
+	day = day.UTC().Truncate(24 * time.Hour)
+	c.throttling[key][day] = max(c.throttling[key][day], share)
+}
+
+// Throttling returns the share of the CFS periods of the day of a time in which the kernel throttled a container; ok is false where it was not
+// counted.
+func (c *Capacities) Throttling(key ContainerKey, at time.Time) (share float64, ok bool) {
+	if c == nil {
+		return 0, false
+	}
+
+	share, ok = c.throttling[limitedContainer{key.Workload.Namespace, key.Pod, key.Container}][at.UTC().Truncate(24*time.Hour)]
+	return share, ok
 }
 
 // AddLimit adds the largest limit of a container within a time.

@@ -78,10 +78,12 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 		s.flag(FlagStartup, fmt.Sprintf("starting took up to %s, which steady use never needs: a start-up boost, or a limit that allows it", Cores.format(startup)))
 	}
 
-	s.outsideLimit(days, func(request float64) float64 {
+	limitOf := func(request float64) float64 {
 		limit, _ := p.CPU.Limit.apply(request, current, floatOf(in.Current.CPULimit)/1000)
 		return limit
-	})
+	}
+	s.outsideLimit(days, limitOf)
+	s.notBelowThrottling(days, limitOf)
 	s.clamp(float64(p.CPU.Step)/1000, float64(p.CPU.Floor)/1000, float64(p.CPU.Ceiling)/1000, float64(in.MaxCPU)/1000)
 	if !in.RunsToCompletion {
 		s.weeklyPeak(days, in.Now)

@@ -23,7 +23,12 @@ type feedback struct {
 	// cores and bytes are the need at each five minutes of a day.
 	cores, bytes func(i int) float64
 	current      Resources
-	jvm          func(limit units.Bytes) *JVM
+	// throttled returns the share of throttled periods at a limit, in cores; nil where it is not counted.
+	throttled func(limit float64) units.Ratio
+	// killsAt changes kills as a source that knows less about them; nil for all known.
+	killsAt func(OOM) OOM
+	// change changes other inputs of each decision; nil for none.
+	change func(in *Input)
 }
 
 // run returns the requests of a number of days.
@@ -33,6 +38,7 @@ func (f feedback) run(t *testing.T, days int) (cpu, memory []float64) {
 	const history = 14
 	p := NewProfile()
 	var kills []OOM
+	var hpa *HPA
 	for d := range history + days {
 		from := start.Add(time.Duration(d) * day)
 		limit := math.Inf(1)
@@ -60,12 +66,20 @@ func (f feedback) run(t *testing.T, days int) (cpu, memory []float64) {
 		u := Usage{Pod: "a", Series: cores}
 		if f.limitsKnown && !math.IsInf(limit, 1) {
 			u.Limit = limit
+			if f.throttled != nil {
+				u.Throttling = &Throttling{Share: f.throttled(limit)}
+			}
 		}
 
 		p.AddCPU(u)
 		p.AddMemory(Usage{Pod: "a", Series: bytes})
 		if killed {
-			kills = append(kills, OOM{At: from.Add(23 * time.Hour), Memory: units.Bytes(memoryLimit)})
+			kill := OOM{At: from.Add(23 * time.Hour), Memory: units.Bytes(memoryLimit)}
+			if f.killsAt != nil {
+				kill = f.killsAt(kill)
+			}
+
+			kills = append(kills, kill)
 		}
 
 		if d < history {
@@ -73,12 +87,19 @@ func (f feedback) run(t *testing.T, days int) (cpu, memory []float64) {
 		}
 
 		in := Input{Container: "app", Profile: p, Now: from.Add(day), Current: f.current, OOMs: kills}
-		if f.jvm != nil && f.current.MemoryLimit != nil {
-			in.JVM = f.jvm(*f.current.MemoryLimit)
+		if f.change != nil {
+			f.change(&in)
+		}
+		if hpa != nil {
+			in.HPA = hpa // As adopted with the last recommendation.
 		}
 
 		r := Recommend(in, f.policy)
 		checkRecommendation(t, r)
+		if r.HPA != nil {
+			hpa = r.HPA
+		}
+
 		f.current = r.Target
 		cpu = append(cpu, floatOf(r.Target.CPURequest))
 		memory = append(memory, floatOf(r.Target.MemoryRequest))
@@ -87,9 +108,10 @@ func (f feedback) run(t *testing.T, days int) (cpu, memory []float64) {
 	return cpu, memory
 }
 
-// TestRecommend_FeedbackHasNoCycle applies a hundred recommendations of each policy, one after the other. None may move its own
-// input over its own threshold, so that requests settle.
-func TestRecommend_FeedbackHasNoCycle(t *testing.T) {
+// feedbackPolicies returns all policies, and variants with each kind of limit, specification and utilization.
+func feedbackPolicies(t *testing.T) map[string]Policy {
+	t.Helper()
+
 	policies := map[string]Policy{}
 	for _, name := range PolicyNames() {
 		policies[name] = mustPolicy(t, name)
@@ -112,6 +134,23 @@ func TestRecommend_FeedbackHasNoCycle(t *testing.T) {
 	headroom.CPU.Limit = LimitPolicy{Mode: LimitHeadroom, Headroom: 0.02}
 	policies["batch with headroom"] = headroom
 
+	specified, err := GocranePolicy(map[string]string{"specification": "true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	policies["gocrane with specifications"] = specified
+	utilized := mustPolicy(t, DefaultPolicy)
+	utilized.CPU.TargetUtilization = 0.7
+	utilized.Memory.TargetUtilization = 0.7
+	policies["default with a utilization"] = utilized
+	return policies
+}
+
+// TestRecommend_FeedbackHasNoCycle applies a hundred recommendations of each policy, one after the other. None may move its own
+// input over its own threshold, so that requests settle.
+func TestRecommend_FeedbackHasNoCycle(t *testing.T) {
+	policies := feedbackPolicies(t)
 	loads := map[string]func(i int) float64{
 		"flat": same(0.3),
 		"busy nights": func(i int) float64 {
@@ -144,6 +183,73 @@ func TestRecommend_FeedbackHasNoCycle(t *testing.T) {
 					checkSettles(t, name+", CPU", cpu)
 					checkSettles(t, name+", memory", memory)
 				}
+			}
+		}
+	}
+}
+
+// TestRecommend_FeedbackOfInputsHasNoCycle is the same with each other input of a decision: throttling counters, kills of which less is known,
+// the bounds of nodes, autoscalers, heaps, runs, node groups and requests that are raised within the day.
+func TestRecommend_FeedbackOfInputsHasNoCycle(t *testing.T) {
+	bursts := func(need float64) func(limit float64) units.Ratio {
+		return func(limit float64) units.Ratio {
+			return units.Ratio(min(1, max(0, (need-limit)/need)))
+		}
+	}
+	inputs := map[string]func(*feedback){
+		"no throttling by its counters": func(f *feedback) { f.throttled = func(float64) units.Ratio { return 0 } },
+		"little throttling":             func(f *feedback) { f.throttled = func(float64) units.Ratio { return 0.04 } },
+		"throttling at any limit":       func(f *feedback) { f.throttled = func(float64) units.Ratio { return 0.4 } },
+		"bursts below the limit":        func(f *feedback) { f.throttled = bursts(0.6) },
+		"bursts above the limit":        func(f *feedback) { f.throttled = bursts(3) },
+		"kills at unknown limits": func(f *feedback) {
+			f.killsAt = func(k OOM) OOM { return OOM{At: k.At, Memory: k.Memory / 2, LimitUnknown: true} }
+		},
+		"kills of nothing known": func(f *feedback) { f.killsAt = func(k OOM) OOM { return OOM{At: k.At, LimitUnknown: true} } },
+		"kills of the node":      func(f *feedback) { f.killsAt = func(k OOM) OOM { return OOM{At: k.At, NoLimit: true} } },
+		"a small node": func(f *feedback) {
+			f.change = func(in *Input) { in.MaxCPU, in.MaxMemory = 400, 400<<20 }
+		},
+		"an autoscaler": func(f *feedback) {
+			f.change = func(in *Input) { in.HPA = &HPA{CPUUtilization: 0.6, MemoryUtilization: 0.8} }
+		},
+		"a heap that follows the limit": func(f *feedback) {
+			f.change = func(in *Input) {
+				in.JVM = &JVM{MaxRAMPercentage: 0.75, PeakHeap: 200 << 20}
+				if in.Current.MemoryLimit != nil {
+					in.JVM.MaxHeap = *in.Current.MemoryLimit * 3 / 4
+				}
+			}
+		},
+		"runs":           func(f *feedback) { f.change = func(in *Input) { in.RunsToCompletion = true } },
+		"fast reactions": func(f *feedback) { f.change = func(in *Input) { in.Reacts = true } },
+		"node groups": func(f *feedback) {
+			f.change = func(in *Input) {
+				in.Groups = []NodeGroupUse{
+					{NodeGroupShape: NodeGroupShape{Name: "small", PodCPU: 2000, PodMemory: 4 << 30}, Profile: in.Profile},
+					{NodeGroupShape: NodeGroupShape{Name: "large", PodCPU: 16000, PodMemory: 64 << 30}, Profile: in.Profile},
+				}
+			}
+		},
+	}
+
+	waves := func(i int) float64 { return 0.5 + 0.3*math.Sin(2*math.Pi*float64(i)/288) }
+	starts := map[string]Resources{
+		"guaranteed, in between": guaranteed(760, 700<<20),
+		"guaranteed, far above":  guaranteed(2500, 3<<30),
+		"burstable":              {CPURequest: ptr(units.MilliCPU(250)), CPULimit: ptr(units.MilliCPU(500)), MemoryRequest: ptr(units.Bytes(256 << 20)), MemoryLimit: ptr(units.Bytes(512 << 20))},
+	}
+
+	for policy, p := range feedbackPolicies(t) {
+		for input, apply := range inputs {
+			for begin, current := range starts {
+				f := feedback{policy: p, limitsKnown: true, cores: waves, current: current}
+				f.bytes = func(i int) float64 { return 1e9 * waves(i) }
+				apply(&f)
+				cpu, memory := f.run(t, 100)
+				name := fmt.Sprintf("%s, %s, %s", policy, input, begin)
+				checkSettles(t, name+", CPU", cpu)
+				checkSettles(t, name+", memory", memory)
 			}
 		}
 	}

@@ -79,6 +79,7 @@ func sizeMemory(in Input, p Policy) (*sizer, bool) {
 	s.jvm(in.JVM)
 	s.margin(estimate.margin, estimate.marginDetail)
 	s.utilization(p.Memory.TargetUtilization)
+	s.heapOfLimit(in, p.Memory.Limit)
 	s.notBelow(killedAt)
 
 	if in.HPA != nil && s.value > 0 {
@@ -388,25 +389,16 @@ func (s *sizer) startup(days []*Day) {
 // jvm keeps the container large enough for the maximum heap of the JVM: lower usage does not mean that less is sufficient,
 // because the collector grows into the available heap.
 func (s *sizer) jvm(j *JVM) {
-	const (
-		// heapHeadroom is kept above the live heap if the heap follows the limit.
-		heapHeadroom = 1.3
-		// nonHeap is the share of the heap that threads, classes and buffers need, unless it was measured.
-		nonHeap = 0.25
-	)
+	// heapHeadroom is kept above the live heap if the heap follows the limit.
+	const heapHeadroom = 1.3
 
 	if j == nil {
 		return
 	}
 
-	// With both, it is not known whether the heap follows the limit, so the container must be large enough for either.
-	if j.MaxHeap > 0 {
-		outside := nonHeap * float64(j.MaxHeap)
-		if j.PeakHeap > 0 && s.value > float64(j.PeakHeap) {
-			outside = min(outside, s.value-float64(j.PeakHeap))
-		}
-		if required := float64(j.MaxHeap) + outside; required > s.value {
-			s.step(StepJVM, required, fmt.Sprintf("the heap may grow to %s, and %s lies outside of it", formatBytes(float64(j.MaxHeap)), formatBytes(outside)))
+	if j.MaxHeap > 0 && j.MaxRAMPercentage == 0 {
+		if required, detail := s.heap(j); required > s.value {
+			s.step(StepJVM, required, detail)
 		}
 	}
 
@@ -414,6 +406,46 @@ func (s *sizer) jvm(j *JVM) {
 		if required := heapHeadroom * float64(j.PeakHeap) / float64(j.MaxRAMPercentage); required > s.value {
 			s.step(StepJVM, required, fmt.Sprintf("the heap is %s of the limit; live data of %s and headroom need that much", percent(j.MaxRAMPercentage), formatBytes(float64(j.PeakHeap))))
 		}
+	}
+}
+
+// heap returns the memory of the maximum heap and of what lies outside of it.
+func (s *sizer) heap(j *JVM) (required float64, detail string) {
+	// nonHeap is the share of the heap that threads, classes and buffers need, unless it was measured.
+	const nonHeap = 0.25
+
+	outside := nonHeap * float64(j.MaxHeap)
+	if j.PeakHeap > 0 && s.value > float64(j.PeakHeap) {
+		outside = min(outside, s.value-float64(j.PeakHeap))
+	}
+
+	return float64(j.MaxHeap) + outside, fmt.Sprintf("the heap may grow to %s, and %s lies outside of it", formatBytes(float64(j.MaxHeap)), formatBytes(outside))
+}
+
+// heapOfLimit keeps the limit large enough for a heap of which it is not known whether it has a fixed size or follows the limit. It is not
+// raised above the current limit, in which the heap lives: a heap that follows the limit would then grow with each recommendation.
+func (s *sizer) heapOfLimit(in Input, limit LimitPolicy) {
+	j := in.JVM
+	if j == nil || j.MaxHeap == 0 || j.MaxRAMPercentage == 0 {
+		return
+	}
+
+	required, detail := s.heap(j)
+	current := floatOf(in.Current.MemoryLimit)
+	if current > 0 {
+		required = min(required, current)
+	}
+
+	value := s.raiseToLimit(func(request float64) float64 {
+		to, _ := limit.apply(request, floatOf(in.Current.MemoryRequest), current)
+		if to == 0 {
+			return request // Without a limit, the request has to hold the heap.
+		}
+
+		return to
+	}, required)
+	if value > s.value {
+		s.step(StepJVM, value, detail)
 	}
 }
 

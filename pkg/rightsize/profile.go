@@ -33,6 +33,8 @@ type Usage struct {
 	Capacity float64
 	// Limit is the CPU limit at that time, in cores; 0 if there was none or it is unknown.
 	Limit float64
+	// Throttling is how often the kernel throttled the container at that limit on the day; nil where it was not counted.
+	Throttling *Throttling
 	// Reaction is the reaction whose effect on CPU is kept by request; nil for none.
 	Reaction *calibrate.Reaction
 	// Series is the usage: cores for CPU, bytes for memory (working set, or anonymous memory if that is known). Gaps and
@@ -102,7 +104,7 @@ func (p *Profile) AddCPU(u Usage) (counted int) {
 			part, dropped := Plausible(part, Cores, u.Capacity)
 			d.ImplausibleCPU.merge(dropped)
 			d.addReaction(d.CPU.Total(), part, clock, u.Reaction)
-			d.AtLimit.add(part, u.Limit)
+			d.AtLimit.add(part, u.Limit, u.Throttling)
 			counted += d.addCPU(pod, part, clock)
 		}
 	}

@@ -19,11 +19,12 @@ const (
 
 	profileKind = 'P'
 	// Version 2 adds run times and unreclaimable memory, version 3 the effect of a reaction, version 4 implausible samples and
-	// CPU limits; older ones are read without them.
+	// CPU limits, version 5 throttled samples; older ones are read without them.
 	firstProfileVersion = 1
 	reactionVersion     = 3
 	implausibleVersion  = 4
-	profileVersion      = 4
+	throttlingVersion   = 5
+	profileVersion      = 5
 	// maxProfileDays bounds the memory of a decoded checkpoint: about eleven years.
 	maxProfileDays = 4096
 )
@@ -48,6 +49,8 @@ func (p *Profile) MarshalBinary() ([]byte, error) {
 		out = binary.LittleEndian.AppendUint32(out, d.AtLimit.Limited)
 		out = binary.LittleEndian.AppendUint32(out, d.AtLimit.Samples)
 		out = appendFloat32(out, d.AtLimit.Limit)
+		out = binary.LittleEndian.AppendUint32(out, d.AtLimit.Throttled)
+		out = appendFloat32(out, d.AtLimit.ThrottledLimit)
 		for _, i := range []Implausible{d.ImplausibleCPU, d.ImplausibleMemory} {
 			out = binary.LittleEndian.AppendUint32(out, i.Count)
 			out = appendFloat32(out, i.Largest)
@@ -157,6 +160,11 @@ func (r *decoder) day() (*Day, error) {
 
 	if r.version >= implausibleVersion {
 		d.AtLimit = AtLimit{Limited: r.uint32(), Samples: r.uint32(), Limit: r.float32()}
+		if r.version >= throttlingVersion {
+			d.AtLimit.Throttled = r.uint32()
+			d.AtLimit.ThrottledLimit = r.float32()
+		}
+
 		d.ImplausibleCPU = Implausible{Count: r.uint32(), Largest: r.float32()}
 		d.ImplausibleMemory = Implausible{Count: r.uint32(), Largest: r.float32()}
 	}

@@ -17,6 +17,8 @@ const (
 	atLimitShare = 0.95
 	// unknownNeedShare is the share of throttled samples from which the need is unknown.
 	unknownNeedShare = 0.05
+	// throttledAtAll is the share of throttled periods below which the kernel did not throttle a container.
+	throttledAtAll = 0.01
 	// throttledRaise is the factor by which a request exceeds a limit that throttles: one step toward an unknown need, to
 	// be evaluated again with the following usage.
 	throttledRaise = 1.2
@@ -26,14 +28,22 @@ const (
 
 // AtLimit is the usage of one day beside the CPU limits of that day.
 type AtLimit struct {
-	// Limited is the number of samples of pods with a known limit, Samples the number of those that are at it.
+	// Limited is the number of samples of pods with a known limit, Samples the number of those that are at it. Where the counters of the
+	// kernel show that a pod was not throttled, none of its samples is.
 	Limited, Samples uint32
 	// Limit is the largest limit of the day, in cores.
 	Limit float32
+	// Throttled is the number of samples of pods that the kernel throttled in more than a few periods, by its counters, and ThrottledLimit
+	// the largest limit of such a pod, in cores. Their samples may be far below the limit: bursts last less than a sample.
+	Throttled      uint32
+	ThrottledLimit float32
 }
 
-// add counts the usage of a pod with a limit in cores; 0 if it has none or it is unknown.
-func (a *AtLimit) add(part series.Series, limit float64) {
+// Throttling is the share of the periods of a day in which the kernel throttled a container.
+type Throttling struct{ Share units.Ratio }
+
+// add counts the usage of a pod with a limit in cores; 0 if it has none or it is unknown. throttling is nil where it was not counted.
+func (a *AtLimit) add(part series.Series, limit float64, throttling *Throttling) {
 	if !(limit > 0 && limit <= maxFloat32) {
 		return
 	}
@@ -48,6 +58,15 @@ func (a *AtLimit) add(part series.Series, limit float64) {
 		}
 	}
 
+	switch {
+	case throttling == nil:
+	case throttling.Share >= unknownNeedShare:
+		next.Throttled = next.Limited
+		next.ThrottledLimit = float32(limit)
+	case throttling.Share < throttledAtAll:
+		next.Samples = 0
+	}
+
 	a.merge(next)
 }
 
@@ -56,6 +75,8 @@ func (a *AtLimit) merge(other AtLimit) {
 	a.Limited += min(other.Limited, math.MaxUint32-a.Limited)
 	a.Samples += min(other.Samples, math.MaxUint32-a.Samples)
 	a.Limit = max(a.Limit, other.Limit)
+	a.Throttled += min(other.Throttled, math.MaxUint32-a.Throttled)
+	a.ThrottledLimit = max(a.ThrottledLimit, other.ThrottledLimit)
 }
 
 // throttled raises the value if usage is at the limit of its time: the measured usage is then the limit, not the need. Where the
@@ -117,10 +138,6 @@ func (s *sizer) throttled(days []*Day, current float64) {
 // outsideLimit raises the value until its own limit would not throttle the usage of the days: a recommendation that counts as
 // throttled once it is applied would be raised, and then lowered again, for ever.
 func (s *sizer) outsideLimit(days []*Day, limitOf func(request float64) float64) {
-	const (
-		step     = 1.01
-		maxSteps = 1000 // A factor of 20,000.
-	)
 	bucket := math.Exp2(-1.0 / histogram.BucketsPerOctave) // Counts below a bound are exact to a bucket.
 	share := func(limit float64) float64 {
 		above := 0.0
@@ -133,17 +150,76 @@ func (s *sizer) outsideLimit(days []*Day, limitOf func(request float64) float64)
 		return above / total
 	}
 
+	value := s.raiseUntil(limitOf, func(limit float64) bool { return share(limit) < unknownNeedShare })
+	if value > s.value {
+		s.step(StepThrottled, value, fmt.Sprintf("its limit would throttle %s of the time or more", percent(unknownNeedShare)))
+	}
+}
+
+// notBelowThrottling raises the value until its limit is not below one at which the counters of the kernel show throttling: bursts that are
+// shorter than a sample need more than the limit, and samples do not show how much. The limit is kept rather than raised, because
+// the usage, which is known, needs no more.
+func (s *sizer) notBelowThrottling(days []*Day, limitOf func(request float64) float64) {
+	throttledSamples := 0.0
+	total := 0.0
+	throttling := 0.0
+	for _, d := range days {
+		throttledSamples += float64(d.AtLimit.Throttled)
+		total += float64(d.CPU.Total())
+		throttling = max(throttling, float64(d.AtLimit.ThrottledLimit))
+	}
+
+	share := throttledSamples / total
+	if !(share >= unknownNeedShare) {
+		return
+	}
+
+	detail := fmt.Sprintf("pods with a CPU limit of %s were throttled in %s of its periods or more, for %s of the time", s.unit.format(throttling),
+		percent(unknownNeedShare), percent(units.Ratio(min(1, share))))
+	s.flag(FlagThrottled, detail)
+
+	value := s.raiseToLimit(limitOf, throttling)
+	if value > s.value {
+		s.step(StepThrottled, value, detail+": the limit is not lowered")
+	}
+}
+
+// raiseUntil returns the least value, in small steps, whose limit is enough or which has none.
+func (s *sizer) raiseUntil(limitOf func(request float64) float64, enough func(limit float64) bool) float64 {
+	const (
+		step     = 1.01
+		maxSteps = 1000 // A factor of 20,000.
+	)
+
 	value := s.value
 	for range maxSteps {
 		limit := limitOf(value)
-		if !(limit > 0 && value > 0 && share(limit) >= unknownNeedShare) {
+		if !(limit > 0 && value > 0) || enough(limit) {
 			break
 		}
 
 		value *= step
 	}
 
-	if value > s.value {
-		s.step(StepThrottled, value, fmt.Sprintf("its limit would throttle %s of the time or more", percent(unknownNeedShare)))
+	return value
+}
+
+// raiseToLimit returns the least value whose limit is not below an amount, or which has none. It is exact, as a value that is a little larger
+// would raise the limit with each recommendation.
+func (s *sizer) raiseToLimit(limitOf func(request float64) float64, least float64) float64 {
+	const tolerance = 1e-6
+	enough := func(limit float64) bool { return limit >= least*(1-tolerance) }
+
+	low := s.value
+	high := s.raiseUntil(limitOf, enough)
+	for high > low*(1+tolerance) {
+		middle := (low + high) / 2
+		if enough(limitOf(middle)) {
+			high = middle
+		} else {
+			low = middle
+		}
 	}
+
+	return high
 }

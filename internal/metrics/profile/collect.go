@@ -19,6 +19,7 @@ import (
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/units"
 )
 
 // Request selects workloads and a time range.
@@ -266,6 +267,10 @@ func (u *Usage) addChunk(profile *rightsize.Profile, c metrics.Chunk, resource m
 
 	switch resource {
 	case metrics.CPU:
+		if share, ok := u.capacities.Throttling(c.Key, c.Series.Start); ok {
+			usage.Throttling = &rightsize.Throttling{Share: units.Ratio(share)}
+		}
+
 		profile.AddCPU(usage)
 	case metrics.Memory:
 		profile.AddMemory(usage)

@@ -34,7 +34,7 @@ func TestJVM(t *testing.T) {
 		"no limit":                  {nil, workload.Resources{}, []metrics.Heap{{Max: gib, Live: gib / 2}}, flags(rightsize.JVM{MaxHeap: gib, PeakHeap: gib / 2})},
 		"larger than the limit":     {nil, workload.Resources{Memory: gib}, []metrics.Heap{{Max: 2 * gib, Live: gib / 2}}, flags(rightsize.JVM{MaxHeap: 2 * gib, PeakHeap: gib / 2})},
 		"of another workload":       {nil, limited, []metrics.Heap{{Key: key("shop", "StatefulSet", "web", "web-0", "app"), Max: gib}}, nil},
-		"live data are unknown":     {nil, limited, []metrics.Heap{{Max: gib}}, flags(rightsize.JVM{MaxHeap: gib})},
+		"live data are unknown":     {nil, limited, []metrics.Heap{{Max: gib}}, flags(rightsize.JVM{MaxHeap: gib, MaxRAMPercentage: 0.25})},
 		"nothing that is bounded":   {nil, limited, []metrics.Heap{{}}, nil},
 	} {
 		u := &Usage{heaps: map[container]heapSizes{}, requested: map[identity]bool{identityOf(web().Ref): true}}

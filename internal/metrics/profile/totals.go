@@ -173,7 +173,7 @@ func (u *Usage) jvm(ref workload.Ref, c workload.Container) *rightsize.JVM {
 		out.MaxHeap = max(out.MaxHeap, sizes.max)
 	default:
 		out.MaxHeap = sizes.max
-		if float64(sizes.max) <= limit && sizes.live > 0 {
+		if float64(sizes.max) <= limit {
 			out.MaxRAMPercentage = units.Ratio(float64(sizes.max) / limit)
 		}
 	}

@@ -21,7 +21,7 @@ const (
 // capacityReader implements metrics.CapacityReader.
 type capacityReader struct{ *queries }
 
-// Capacities implements metrics.CapacityReader with three queries: the limits of finished days, those of the rest, and the nodes. What the
+// Capacities implements metrics.CapacityReader with three queries: the limits and the throttling of finished days, those of the rest, and the nodes. What the
 // server rejects as too large is read in shorter parts, and is unknown where that is not enough.
 func (c *capacityReader) Capacities(ctx context.Context, w metrics.Window, namespaces []string) (*metrics.Capacities, error) {
 	out := metrics.NewCapacities()
@@ -100,17 +100,31 @@ func (c *capacityReader) limitsOfDays(ctx context.Context, out *metrics.Capaciti
 	return nil
 }
 
+// throttledResource is the label of the share of throttled periods, beside the limits of resources.
+const throttledResource = "throttled"
+
 func addLimit(out *metrics.Capacities, l metrics.Labels, from, to time.Time, v float64) {
-	if v > 0 && v <= maxAmount {
+	switch {
+	case l["resource"] == throttledResource:
+		if v >= 0 && v <= 1 {
+			out.AddThrottling(l["namespace"], l["pod"], l["container"], from, v)
+		}
+	case v > 0 && v <= maxAmount:
 		out.AddLimit(l["namespace"], l["pod"], l["container"], metrics.UsageKind(l["resource"]), from, to, v)
 	}
 }
 
-// largestLimits returns the query of the largest limits within a window. It reads the values at some times, which are few enough for a day of
-// all containers.
+// largestLimits returns the query of the largest limits within a window, and of the share of throttled periods. It reads the values at some
+// times, which are few enough for a day of all containers.
 func (x expressions) largestLimits(window time.Duration, matchers []Matcher) string {
+	times := fmt.Sprintf("[%s:%s]", promDuration(window), promDuration(min(limitsStep, max(window/2, time.Second))))
 	sel := x.selector("", append([]Matcher{OneOf("__name__", []string{limitsMetric, initLimitsMetric}), cpuOrMemory()}, matchers...)...)
-	return fmt.Sprintf("max by (%s, resource) (max_over_time(%s[%s:%s]))", byContainer, sel, promDuration(window), promDuration(min(limitsStep, max(window/2, time.Second))))
+	increase := func(metric string) string {
+		return fmt.Sprintf("increase(%s%s)", x.containers(metric, matchers...), times)
+	}
+
+	return fmt.Sprintf(`max by (%s, resource) (max_over_time(%s%s)) or label_replace(max by (%s) (clamp_max(%s / (%s > 0), 1)), "resource", %q, "", "")`,
+		byContainer, sel, times, byContainer, increase(throttledMetric), increase(periodsMetric), throttledResource)
 }
 
 func cpuOrMemory() Matcher { return Matcher{Label: "resource", Op: "=~", Value: "cpu|memory"} }

@@ -29,6 +29,18 @@ func TestCapacities(t *testing.T) {
 	limit(limitsMetric, "web-0", "memory", constant(1<<30))
 	limit(limitsMetric, "new-0", "cpu", between(today.Add(2*time.Hour), end, 0.3))
 	limit(initLimitsMetric, "side-0", "cpu", constant(0.25))
+	counter := func(metric, pod string, perSecond func(time.Time) float64) {
+		for _, job := range []string{"a", "b"} {
+			w.add(func(t time.Time) float64 { return perSecond(t) * t.Sub(start).Seconds() }, "__name__", metric, "namespace", "shop", "pod", pod, "container", "app",
+				"image", "app", "id", "/"+pod, "job", job)
+		}
+	}
+	counter(periodsMetric, "web-0", constant(10))
+	counter(throttledMetric, "web-0", constant(4))
+	counter(periodsMetric, "calm-0", constant(10))
+	counter(throttledMetric, "calm-0", constant(0))
+	counter(periodsMetric, "idle-0", constant(0))
+	counter(throttledMetric, "idle-0", constant(0))
 	w.add(constant(8), "__name__", capacityMetric, "node", "n1", "resource", "cpu")
 	w.add(constant(32*gib), "__name__", capacityMetric, "node", "n1", "resource", "memory")
 	w.add(between(start, start.Add(day), 64), "__name__", capacityMetric, "node", "gone", "resource", "cpu")
@@ -73,7 +85,21 @@ func TestCapacities(t *testing.T) {
 		}
 	}
 
+	for pod, want := range map[string]float64{"web-0": 0.4, "calm-0": 0, "idle-0": -1, "new-0": -1} {
+		key := metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop"}, Pod: pod, Container: "app"}
+		for _, at := range []time.Time{start.Add(time.Hour), today.Add(-time.Hour), today.Add(time.Hour)} {
+			share, ok := got.Throttling(key, at)
+			if ok != (want >= 0) || ok && (share < want-0.02 || share > want+0.02) {
+				t.Errorf("Throttling of %s at %v = %v, %t, want %v (-1 is unknown)", pod, at, share, ok, want)
+			}
+		}
+	}
+
 	var unknown *metrics.Capacities
+	if _, ok := unknown.Throttling(metrics.ContainerKey{}, today); ok {
+		t.Error("Throttling without capacities is known, want it unknown")
+	}
+
 	if limit, most := unknown.Limit(metrics.ContainerKey{}, metrics.CPU, today), unknown.Most(metrics.ContainerKey{}, metrics.CPU, today); limit != 0 || most != 0 {
 		t.Errorf("without capacities: Limit %v, Most %v, want 0", limit, most)
 	}
@@ -86,6 +112,18 @@ func TestCapacitiesOfALimitedServer(t *testing.T) {
 	end := today.Add(10 * time.Hour)
 	w := newFixture(start, end)
 	w.add(constant(1), "__name__", limitsMetric, "namespace", "shop", "pod", "web-0", "container", "app", "resource", "cpu")
+	counter := func(metric, pod string, perSecond func(time.Time) float64) {
+		for _, job := range []string{"a", "b"} {
+			w.add(func(t time.Time) float64 { return perSecond(t) * t.Sub(start).Seconds() }, "__name__", metric, "namespace", "shop", "pod", pod, "container", "app",
+				"image", "app", "id", "/"+pod, "job", job)
+		}
+	}
+	counter(periodsMetric, "web-0", constant(10))
+	counter(throttledMetric, "web-0", constant(4))
+	counter(periodsMetric, "calm-0", constant(10))
+	counter(throttledMetric, "calm-0", constant(0))
+	counter(periodsMetric, "idle-0", constant(0))
+	counter(throttledMetric, "idle-0", constant(0))
 	w.add(constant(8), "__name__", capacityMetric, "node", "n1", "resource", "cpu")
 
 	server := w.serve(t, promserver.Options{Middleware: func(h http.Handler) http.Handler {
