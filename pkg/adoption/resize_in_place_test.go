@@ -79,6 +79,36 @@ func TestDecide_SlowNodes(t *testing.T) {
 	}
 }
 
+// TestDecide_PodsWithoutSize: the summary counts the pods that do not get the size, with each reach that changes running pods.
+func TestDecide_PodsWithoutSize(t *testing.T) {
+	for name, edit := range map[string]func(*Input){
+		"a pod that does not run":       func(in *Input) { in.Pods[1].NotResizable = "it does not run: Pending" },
+		"a pod that is not replaced":    func(in *Input) { in.Pods[1].NotResizable = "it does not run: Pending"; in.Reach = Recreate },
+		"guaranteed pods that are kept": func(in *Input) {
+			in.Reach = Recreate
+			in.DesiredSize = appSize(requests(500, 1000))
+			for i := range in.Pods {
+				in.Pods[i].Containers[0].Size = requestsAndLimits(1000, 1000, 1000, 1000)
+			}
+			in.Template = in.Pods[0].size()
+		},
+		"fewer pods than are changed":   func(in *Input) { in.MinReplicas = 3 },
+		"fewer pods than are evictable": func(in *Input) { in.MinReplicas = 3; in.Reach = Recreate },
+	} {
+		b := newFixture(t, 2, requests(1000, 1000), requests(2000, 1000))
+		edit(&b.in)
+		var plan Plan
+		for range 4 {
+			plan = b.reconcile()
+			b.in.Now = b.in.Now.Add(11 * time.Minute)
+		}
+
+		if plan.Summary == asRecommended || len(plan.Remarks) == 0 {
+			t.Errorf("%s: Decide = %q with remarks %q while a pod has %s, want the pods without the size", name, plan.Summary, plan.Remarks, b.in.Pods[1].size())
+		}
+	}
+}
+
 // TestDecide_RefusedPodsWaitBehindOthers: pods that do not get a lower size, because their resize is refused or fails, do not keep the others
 // from it.
 func TestDecide_RefusedPodsWaitBehindOthers(t *testing.T) {

@@ -71,7 +71,7 @@ func TestServersThatAreNoPrometheus(t *testing.T) {
 		"nothing":               {respond(200, jsonType, ``), "unexpected"},
 		"no history":            {respond(200, jsonType, `{"status":"success","data":{"resultType":"vector","result":[]}}`), "container_cpu_usage_seconds_total"},
 		"a broken gzip":         {brokenGzip, "broke off"},
-		"a cut connection":      {hangUp, "EOF"},
+		"a cut connection":      {hangUp, "check the address and the network"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
