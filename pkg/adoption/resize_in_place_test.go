@@ -82,8 +82,8 @@ func TestDecide_SlowNodes(t *testing.T) {
 // TestDecide_PodsWithoutSize: the summary counts the pods that do not get the size, with each reach that changes running pods.
 func TestDecide_PodsWithoutSize(t *testing.T) {
 	for name, edit := range map[string]func(*Input){
-		"a pod that does not run":       func(in *Input) { in.Pods[1].NotResizable = "it does not run: Pending" },
-		"a pod that is not replaced":    func(in *Input) { in.Pods[1].NotResizable = "it does not run: Pending"; in.Reach = Recreate },
+		"a pod that does not run":    func(in *Input) { in.Pods[1].NotResizable = "it does not run: Pending" },
+		"a pod that is not replaced": func(in *Input) { in.Pods[1].NotResizable = "it does not run: Pending"; in.Reach = Recreate },
 		"guaranteed pods that are kept": func(in *Input) {
 			in.Reach = Recreate
 			in.DesiredSize = appSize(requests(500, 1000))
