@@ -38,6 +38,7 @@ func addRecommendation(ctx context.Context, d *dependencies) error {
 		Settings:  settings,
 		Reaction:  d.source != nil && d.reactsAsReplayed(),
 		Pricer:    d.ledger,
+		Costs:     d.ledger.Latest,
 		Namespace: d.Namespace,
 		Outdated:  d.RecommendationOutdated,
 		Registry:  metricsRegistry(),

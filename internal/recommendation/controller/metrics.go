@@ -6,6 +6,7 @@ package controller
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/component/seriesguard"
+	"crane.io/crane/pkg/cost"
 )
 
 // Metrics exports the Recommendations of the cluster under gocrane's metric names. It implements prometheus.Collector and is
@@ -27,6 +29,9 @@ import (
 // the same target and type, the oldest one is exported. Owners of a namespace can write the status of its Recommendations: values
 // that no workload can have are left out, and the number of series of a Recommendation is bounded.
 type Metrics struct {
+	// Costs returns the last accounting of the cluster, which bounds the totals of savings; nil for none.
+	Costs func() (*cost.Tariff, cost.Allocation, bool)
+
 	now      func() time.Time
 	outdated time.Duration
 
@@ -215,20 +220,38 @@ func (m *Metrics) collectTotals(ch chan<- prometheus.Metric, sums *totalSavings)
 		return // Unknown savings differ from no savings.
 	}
 
+	limit := m.clusterCost()
 	cpu, memory := 0.0, 0.0
 	monthly := map[string]float64{}
-	for _, saving := range sums.largest {
-		cpu += saving.cpu
-		memory += saving.memory
-		monthly[saving.currency] += saving.monthly
+	for _, saving := range sums.byNamespace() {
+		share := saving.shareWithin(limit)
+		cpu += saving.cpu * share
+		memory += saving.memory * share
+		monthly[saving.currency] += saving.monthly * share
 	}
 
 	for _, currency := range sums.commonCurrencies() {
-		seriesguard.Send(ch, m.totalSavings, prometheus.GaugeValue, monthly[currency], currency)
+		total := max(-limit, min(monthly[currency], limit))
+		seriesguard.Send(ch, m.totalSavings, prometheus.GaugeValue, total, currency)
 	}
 
 	seriesguard.Send(ch, m.totalCPU, prometheus.GaugeValue, cpu)
 	seriesguard.Send(ch, m.totalMemory, prometheus.GaugeValue, memory)
+}
+
+// clusterCost returns the cost of the nodes for a month, which is the most that workloads can save; infinite if it is not known.
+func (m *Metrics) clusterCost() float64 {
+	if m.Costs == nil {
+		return math.Inf(1)
+	}
+
+	_, allocation, ok := m.Costs()
+	monthly := allocation.Cluster.Total().PerMonth()
+	if !ok || monthly <= 0 {
+		return math.Inf(1)
+	}
+
+	return monthly
 }
 
 // sortedEntries returns the entries, oldest first. m.mu must be held.

@@ -5,6 +5,8 @@ package controller
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/pkg/cost"
 )
 
 // TestSavingsOfTwoTypes checks that the recommendations of several types for one target are distinct series, and that the sum counts the target once.
@@ -187,4 +190,60 @@ func manyContainers(containers, resources int) string {
 	}
 
 	return b.String()
+}
+
+// TestTotalSavings_Hostile checks that what one namespace writes into its Recommendations adds at most the cost of the cluster to the totals, and
+// that the total is at most that.
+func TestTotalSavings_Hostile(t *testing.T) {
+	m := NewMetrics(time.Now, time.Hour)
+	split := cost.Split{CPU: 2e9}
+	m.Costs = func() (*cost.Tariff, cost.Allocation, bool) { return nil, cost.Allocation{Cluster: split}, true }
+	limit := split.Total().PerMonth()
+
+	observe := func(namespace, name string, monthly float64) {
+		rec := recommendationOf(name, time.Now(), time.Now())
+		rec.Namespace = namespace
+		rec.Spec.TargetRef.Namespace = namespace
+		rec.Spec.TargetRef.Name = name
+		rec.Status.Savings = &analysisv1alpha1.Savings{Monthly: strconv.FormatFloat(monthly, 'f', 2, 64), Currency: "USD", CPU: resource.MustParse("1")}
+		m.observe(rec, parsedValue{})
+	}
+
+	observe("shop", "web", limit/4)
+	observe("loss", "web", -1e8)
+	total := func() float64 {
+		t.Helper()
+
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(m)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, family := range families {
+			if family.GetName() == "crane_analysis_recommendations_savings_monthly" {
+				return family.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+
+		return math.NaN()
+	}
+
+	if got, want := total(), limit/4-limit; math.Abs(got-want) > 0.01 {
+		t.Errorf("the total beside a loss of 1e8 is %v, want %v", got, want)
+	}
+
+	for i := range 10 {
+		observe("evil", fmt.Sprintf("web-%d", i), 1e8)
+	}
+	if got, want := total(), limit/4; math.Abs(got-want) > 0.01 {
+		t.Errorf("the total beside ten savings of 1e8 is %v, want %v", got, want)
+	}
+
+	observe("evil-2", "web", 1e8)
+	observe("evil-3", "web", 1e8)
+	if got := total(); math.Abs(got-limit) > 0.01 {
+		t.Errorf("the total beside savings of 1e8 in three namespaces is %v, want the cost of the cluster, %v", got, limit)
+	}
 }

@@ -6,6 +6,7 @@ package controller
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 
@@ -192,6 +193,32 @@ func (t *totalSavings) add(e *entry) {
 		t.currencies[e.target.Namespace] = map[string]int{}
 	}
 	t.currencies[e.target.Namespace][e.savings.currency]++
+}
+
+// byNamespace returns the sums of the targets of each namespace and currency.
+func (t *totalSavings) byNamespace() map[[2]string]*amounts {
+	out := map[[2]string]*amounts{}
+	for target, saving := range t.largest {
+		key := [2]string{target.namespace, saving.currency}
+		if out[key] == nil {
+			out[key] = &amounts{currency: saving.currency}
+		}
+
+		out[key].monthly += saving.monthly
+		out[key].cpu += saving.cpu
+		out[key].memory += saving.memory
+	}
+
+	return out
+}
+
+// shareWithin returns the share of a sum that counts, so that its monthly amount is within a limit.
+func (a *amounts) shareWithin(limit float64) float64 {
+	if monthly := math.Abs(a.monthly); monthly > limit {
+		return limit / monthly
+	}
+
+	return 1
 }
 
 // commonCurrencies returns the currencies of most namespaces. Each namespace counts for its most frequent one: those that one invents do not replace

@@ -32,6 +32,7 @@ import (
 	"crane.io/crane/internal/kube/optionalcrd"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
+	"crane.io/crane/pkg/cost"
 )
 
 const (
@@ -62,6 +63,8 @@ type Config struct {
 	Reaction bool
 	// Pricer may be nil: then Recommendations have no savings.
 	Pricer Pricer
+	// Costs returns the last accounting of the cluster; nil for none.
+	Costs func() (*cost.Tariff, cost.Allocation, bool)
 	// Namespace is Crane's own.
 	Namespace string
 	// Outdated is the age from which metrics report a Recommendation as OutDate.
@@ -79,6 +82,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	}
 
 	metrics := NewMetrics(cfg.Clock.Now, cfg.Outdated)
+	metrics.Costs = cfg.Costs
 	if err := cfg.Registry.Register(metrics); err != nil {
 		return fmt.Errorf("registering the metrics of recommendations: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -89,7 +90,12 @@ func (r *Recorder) adoptedSize(ctx context.Context, o metav1.Object) (size adopt
 		return adoptedSize{}, false, nil //nolint:nilerr // Adoption reports the unreadable state; here the saving is unknown.
 	}
 
+	// A tenant can write any name into a state, also that of a Recommendation of others.
 	namespace, name, _ := strings.Cut(state.Recommendation, "/")
+	if namespace != o.GetNamespace() {
+		return adoptedSize{}, false, nil
+	}
+
 	rec := &analysisv1alpha1.Recommendation{}
 
 	err = r.cfg.Recommendations.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, rec)
@@ -153,12 +159,18 @@ func (r *Recorder) addAdopted(ctx context.Context, tariff *cost.Tariff, adopted 
 	return len(implausible), nil
 }
 
-// fits reports whether each container of a size is no larger than a node.
+// fits reports whether the containers of a size are together no larger than a node.
 func fits(size adoption.Size, node cost.Amounts) bool {
+	free := node
 	for _, c := range size.Containers {
-		if c.CPURequest != nil && *c.CPURequest > node.CPU || c.MemoryRequest != nil && *c.MemoryRequest > node.Memory {
+		cpu := ptr.Deref(c.CPURequest, 0)
+		memory := ptr.Deref(c.MemoryRequest, 0)
+		if cpu > free.CPU || memory > free.Memory {
 			return false
 		}
+
+		free.CPU -= cpu
+		free.Memory -= memory
 	}
 
 	return true
@@ -255,9 +267,10 @@ func (r *Recorder) addAvailable(ctx context.Context, adopted map[workload.Ref]ad
 			continue
 		}
 
+		// Nor do those of a namespace together exceed it.
 		seen[ref] = true
 		sum := out.Namespaces[ref.Namespace]
-		sum.Available += hourly
+		sum.Available = min(sum.Available+hourly, out.Cluster)
 		out.Namespaces[ref.Namespace] = sum
 	}
 

@@ -4,6 +4,7 @@
 package savingsrecorder
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,14 +12,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/component/notification"
 	"crane.io/crane/internal/recommendation/savingsrecord"
+	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/savings"
+	"crane.io/crane/pkg/units"
 )
 
 // fixedLedger is a cluster of one node that costs 2 an hour.
@@ -86,5 +92,49 @@ func TestWeeklyReport(t *testing.T) {
 crane_savings_record_failures_total 2
 `), "crane_savings_record_failures_total"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHostileStates checks that a state which names a Recommendation of another namespace has no saving, and that sizes and savings which tenants write
+// are bounded by a node and by the cost of the cluster.
+func TestHostileStates(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := analysisv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	for i := range 10 {
+		rec := &analysisv1alpha1.Recommendation{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%d", i)}}
+		rec.Spec.Type = analysisv1alpha1.AnalysisTypeResource
+		rec.Spec.TargetRef = corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: rec.Name}
+		rec.Status.RecommendedValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target:\n      cpu: 100m\n"
+		rec.Status.Savings = &analysisv1alpha1.Savings{Monthly: "1000", Currency: "USD"}
+		builder.WithObjects(rec)
+	}
+
+	r := New(Config{Recommendations: builder.Build()})
+	for namespace, want := range map[string]bool{"shop": true, "evil": false} {
+		state := `{"phase":"Resting","by":"shop/web-0","earlier":{"containers":{"app":{"cpuRequest":1000}}},"current":{"containers":{"app":{"cpuRequest":100}}}}`
+		workload := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "web", Annotations: map[string]string{analysisv1alpha1.AnnotationAdoption: state},
+		}}
+		if _, ok, err := r.adoptedSize(t.Context(), workload); err != nil || ok != want {
+			t.Errorf("adoptedSize of a workload in namespace %s = %v, %v, want %v", namespace, ok, err, want)
+		}
+	}
+
+	sample := savings.Sample{Currency: "USD", Cluster: 2, Namespaces: map[string]savings.Amounts{"shop": {Cost: 1}}}
+	if err := r.addAvailable(t.Context(), nil, &sample); err != nil {
+		t.Fatal(err)
+	}
+	if got := sample.Namespaces["shop"].Available; got != 2 {
+		t.Errorf("ten savings of 1000 a month are %v an hour, want the cost of the cluster, 2", got)
+	}
+
+	cpu := units.MilliCPU(600)
+	size := adoption.Size{Containers: map[string]rightsize.Resources{"a": {CPURequest: &cpu}, "b": {CPURequest: &cpu}}}
+	if fits(size, cost.Amounts{CPU: 1000}) || !fits(size, cost.Amounts{CPU: 1200}) {
+		t.Error("two containers of 600m fit a node of 1000m, or not one of 1200m, want the opposite")
 	}
 }
