@@ -292,6 +292,31 @@ func TestOneQueryAMetricAndOnePatchANode(t *testing.T) {
 	}
 }
 
+// TestHostileLoads checks that series which a pod exports under the name of a recorded load, with the label of a node, are not read beside recorded ones.
+func TestHostileLoads(t *testing.T) {
+	w := newCluster(2)
+	w.percent("cpu_usage_avg_5m", 10, 20)
+	w.percent("mem_usage_max_avg_1h", 40, 50)
+	for _, query := range []string{"cpu_usage_avg_5m", "mem_usage_max_avg_1h"} {
+		for _, node := range []string{"n0", "n1"} {
+			w.vectors[query] = append(w.vectors[query], metrics.Sample{Labels: metrics.Labels{"job": "shop/web", "namespace": "shop", "pod": "web-0", "node": node}, Value: 99})
+		}
+	}
+
+	start(t, w, twoMetrics()).Round(t.Context())
+
+	for i, want := range []string{"0.10000,2024-05-01T12:00:00Z", "0.20000,2024-05-01T12:00:00Z"} {
+		if got := w.nodes[i].Annotations["cpu_usage_avg_5m"]; got != want {
+			t.Errorf("the load of node n%d is %q, want the recorded one, %q", i, got, want)
+		}
+	}
+
+	scraped := []metrics.Sample{{Labels: metrics.Labels{"job": "exporter", "node": "n0"}, Value: 1}}
+	if got := recordedSeries(scraped); len(got) != 1 {
+		t.Errorf("recordedSeries of scraped series alone = %v, want these", got)
+	}
+}
+
 // TestBadSamplesAreReportedAndNotWritten checks that no bad sample becomes a zero and that existing annotations stay.
 func TestBadSamplesAreReportedAndNotWritten(t *testing.T) {
 	w := newCluster(8)

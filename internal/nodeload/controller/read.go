@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -134,6 +135,17 @@ func (r *reader) read(ctx context.Context, list []nodeload.Metric, due []int) []
 
 var errNoSource = errors.New("the source is not configured")
 
+// recordedSeries returns the series that rules record, if there are any: a scraped series has a label job, and is of whoever runs a pod that is scraped,
+// with any name and any label node.
+func recordedSeries(vector []metrics.Sample) []metrics.Sample {
+	isScraped := func(s metrics.Sample) bool { return s.Labels["job"] != "" }
+	if recorded := slices.DeleteFunc(slices.Clone(vector), isScraped); len(recorded) > 0 {
+		return recorded
+	}
+
+	return vector
+}
+
 func (r *reader) fromPrometheus(ctx context.Context, m nodeload.Metric, result *reading) error {
 	if r.sources.Prometheus == nil {
 		return errNoSource
@@ -153,6 +165,8 @@ func (r *reader) fromPrometheus(ctx context.Context, m nodeload.Metric, result *
 	if err != nil {
 		return err
 	}
+
+	vector = recordedSeries(vector)
 
 	for i := range result.problems {
 		result.problems[i] = noSeries

@@ -65,7 +65,7 @@ func (r *reader) readSampleTimes(ctx context.Context, query string) ([]time.Time
 
 	times := make([]time.Time, len(r.nodes))
 	anyNode := false
-	for _, s := range vector {
+	for _, s := range recordedSeries(vector) {
 		i, ok := r.match.find(s.Labels)
 		if !ok || !(s.Value > 0 && s.Value < 1e12) {
 			continue
