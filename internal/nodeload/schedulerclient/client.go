@@ -152,8 +152,11 @@ func fetchFrom(ctx context.Context, address, pod string) ([]nodeload.Explanation
 		return nil, usererror.Invalid(fmt.Errorf("--scheduler: %w", err))
 	}
 
-	// Connect directly, not through a proxy of the environment.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	// Connect directly, not through a proxy of the environment, and to no other address that the answer names.
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 
 	response, err := client.Do(request)
 	if err != nil {

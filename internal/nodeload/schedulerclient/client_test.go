@@ -51,3 +51,20 @@ func TestExplanations_TenantsPod(t *testing.T) {
 		t.Errorf("Explanations(shop, web) = %v, %v, want %v", got, err, ErrNoScheduler)
 	}
 }
+
+// TestExplanations_Redirect checks that an answer which names another address is not followed: the dashboard in the cluster reaches servers that the
+// person who asks does not.
+func TestExplanations_Redirect(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		t.Error("the target of the redirect was asked, want no request")
+		_, _ = w.Write([]byte(`{"explanations":[]}`))
+	}))
+	t.Cleanup(other.Close)
+
+	scheduler := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
+	t.Cleanup(scheduler.Close)
+
+	if got, err := (Client{Address: scheduler.URL}).Explanations(t.Context(), "shop", "web"); err == nil {
+		t.Errorf("Explanations of a scheduler that redirects = %v, no error, want one", got)
+	}
+}
