@@ -128,6 +128,11 @@ func raise(in Input, p Plan) Plan {
 		return p
 	}
 
+	// There is no size to return to. A default of a LimitRange may be below what the template requests.
+	if reason := in.effectiveSize().aboveLimit(); p.State.Phase == Untouched && reason != "" {
+		return p.withSummary("no pod of the template is created: %s", reason).withRequeue(in.Policy.PollInterval)
+	}
+
 	// Pods of the raised size may be the ones that were not created.
 	if p.State.Uncreatable && in.Now.Before(p.State.HeldUntil) {
 		return p

@@ -4,6 +4,7 @@
 package adoption
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -159,6 +160,23 @@ func (s Size) contains(other Size) bool {
 	}
 
 	return true
+}
+
+// aboveLimit returns the first request that exceeds its limit, or "". The API server refuses pods with one.
+func (s Size) aboveLimit() string {
+	for _, a := range s.amounts() {
+		if !a.field.limit() {
+			continue
+		}
+
+		limit, _ := s.get(a)
+		request := amount{a.container, a.field.request()}
+		if v, ok := s.get(request); ok && v > limit {
+			return fmt.Sprintf("%s of container %s is above its limit, %s", request.field.text(v), a.container, a.field.text(limit))
+		}
+	}
+
+	return ""
 }
 
 // restrictTo returns the part of the size that concerns the containers, or the replicas, of another.
