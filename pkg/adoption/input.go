@@ -51,6 +51,8 @@ type Input struct {
 	// it allows.
 	Creation Creation
 	Bounds   []string
+	// NewPodsUnsized is the reason why new pods never get a size at their creation; empty if they do.
+	NewPodsUnsized string
 	// Demands are the containers whose CPU usage exceeded the request within the last minutes, by which single pods are raised; none
 	// where no reaction acts on the workload. Reaction has the headroom and the hold.
 	Demands  []Demand

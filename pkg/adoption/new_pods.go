@@ -72,6 +72,11 @@ func giveNewPods(in Input, p Plan) Plan {
 		return p
 	}
 
+	if in.NewPodsUnsized != "" {
+		p.newPodsRemark = in.NewPodsUnsized
+		return p
+	}
+
 	if reason := newPodsDelay(in, s); reason != "" {
 		p.newPodsRemark = fmt.Sprintf("new pods do not get %s yet: %s", s.Current, reason)
 		return p.withRequeue(in.Policy.PollInterval)

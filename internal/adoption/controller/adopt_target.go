@@ -10,12 +10,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize/calibrate"
 )
@@ -24,17 +26,19 @@ import (
 func (r *Reconciler) adoptTarget(
 	ctx context.Context, key targetindex.Key, kind analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation,
 ) (outcome, error) {
-	watched, ok := targetsnapshot.SupportedKind(key.Group, key.Kind)
+	kindOfTarget, ok := targetKind(r.Client.RESTMapper(), key, kind, rec)
 	if !ok {
 		return outcome{reason: reasonNotSupported, message: fmt.Sprintf("Pods of a %s are not adopted; the value is in the annotation.", key.Kind)}, nil
 	}
 
 	reader := targetsnapshot.SnapshotReader{Live: r.Live, Kills: r.Kills, Throttling: r.Throttling, Limits: r.Client, Pods: r.Pods, VPAs: r.VPAs}
-	target, err := reader.Read(ctx, watched, client.ObjectKey{Namespace: key.Namespace, Name: key.Name})
+	target, err := reader.Read(ctx, kindOfTarget, client.ObjectKey{Namespace: key.Namespace, Name: key.Name})
 	switch {
 	case apierrors.IsNotFound(err) || err != nil && meta.IsNoMatchError(err):
 		r.forgetBudget(key, kind)
 		return outcome{}, nil // annotateTarget reports it.
+	case apierrors.IsForbidden(err):
+		return forbiddenKind(key, err), nil
 	case err != nil:
 		return outcome{}, err
 	}
@@ -85,6 +89,14 @@ func (r *Reconciler) adoptTarget(
 		plan:   plan,
 	})
 
+	if !target.Watched() {
+		// Its changes are not reported.
+		o.requeueAfter = earliest(o.requeueAfter, r.Settings.Policy.Settle)
+		if apierrors.IsForbidden(err) {
+			return forbiddenKind(key, err), nil
+		}
+	}
+
 	// A CronJob reports no pod that was not created.
 	if _, isCronJob := target.Object.(*batchv1.CronJob); isCronJob && plan.State.Phase != adoption.Untouched && targetsnapshot.LacksPods(target.Object) {
 		o.requeueAfter = earliest(o.requeueAfter, r.Settings.Policy.PollInterval)
@@ -95,6 +107,35 @@ func (r *Reconciler) adoptTarget(
 	}
 
 	return o, err
+}
+
+// targetKind returns the kind of a target with a new object; ok is false if its pods are not adopted for a type of analysis.
+func targetKind(
+	mapper meta.RESTMapper, key targetindex.Key, analysisType analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation,
+) (kind workload.WatchedKind, ok bool) {
+	if kind, ok = targetsnapshot.SupportedKind(key.Group, key.Kind); ok || analysisType != analysisv1alpha1.AnalysisTypeResource {
+		return kind, ok
+	}
+
+	if rec != nil {
+		return targetsnapshot.AdoptableKind(workload.KindOf(rec.Spec.TargetRef.APIVersion, rec.Spec.TargetRef.Kind))
+	}
+
+	mapping, err := mapper.RESTMapping(schema.GroupKind{Group: key.Group, Kind: key.Kind})
+	if err != nil {
+		return kind, false
+	}
+
+	return targetsnapshot.AdoptableKind(mapping.GroupVersionKind)
+}
+
+// forbiddenKind is the outcome for a target of a kind that craned has no right for: only an administrator can change this.
+func forbiddenKind(key targetindex.Key, err error) outcome {
+	return outcome{
+		reason:       reasonNotSupported,
+		message:      fmt.Sprintf("Pods of this %s are not adopted: %v. Grant craned the verbs get and patch on its kind.", key.Kind, err),
+		requeueAfter: retryRefused,
+	}
 }
 
 // decide returns the plan within the budgets of the cluster, and reserves what it spends.

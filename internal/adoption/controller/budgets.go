@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,16 +54,29 @@ func newList(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Objec
 	return list, nil
 }
 
-// typesWithState returns, from the cache, for which types a state is stored on the target; none for a target that does not exist.
-func (r *Reconciler) typesWithState(ctx context.Context, key targetindex.Key) (map[analysisv1alpha1.AnalysisType]bool, error) {
+// typesWithState returns, from the cache, for which types a state is stored on the target; none for a target that does not exist. Other kinds
+// than those of the cache are read from the API server if they may have one: after their Recommendation was deleted or switched off.
+func (r *Reconciler) typesWithState(
+	ctx context.Context, key targetindex.Key, all []analysisv1alpha1.Recommendation,
+) (map[analysisv1alpha1.AnalysisType]bool, error) {
 	out := map[analysisv1alpha1.AnalysisType]bool{}
-	kind, ok := targetsnapshot.SupportedKind(key.Group, key.Kind)
-	if !ok {
-		return out, nil
+	kind, watched := targetsnapshot.SupportedKind(key.Group, key.Kind)
+	reader := client.Reader(r.Client)
+	if !watched {
+		other, ok := targetKind(r.Client.RESTMapper(), key, analysisv1alpha1.AnalysisTypeResource, nil)
+		wasAdopted := func(rec analysisv1alpha1.Recommendation) bool { return rec.Status.Adoption != nil }
+		if !ok || len(all) > 0 && !slices.ContainsFunc(all, wasAdopted) {
+			return out, nil
+		}
+
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(other.GVK)
+		kind.Object = object
+		reader = r.Live
 	}
 
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object)
-	if apierrors.IsNotFound(err) {
+	err := reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object)
+	if apierrors.IsNotFound(err) || !watched && apierrors.IsForbidden(err) { // What may not be read was not adopted either.
 		return out, nil // An event follows if the cache lags.
 	}
 	if err != nil {

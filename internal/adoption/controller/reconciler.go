@@ -104,7 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targetindex.Key) (ctrl.R
 	}
 
 	outcomes, auto, annotateErr := r.annotateTargets(ctx, all, owned)
-	adopted, adoptErr := r.adoptTypes(ctx, key, auto)
+	adopted, adoptErr := r.adoptTypes(ctx, key, auto, all)
 
 	errs := []error{annotateErr, adoptErr}
 	for rec, reason := range refused {
@@ -199,9 +199,11 @@ func (r *Reconciler) annotateTargets(
 }
 
 // adoptTypes continues the adoption of each type that has a Recommendation or a stored state.
-func (r *Reconciler) adoptTypes(ctx context.Context, key targetindex.Key, auto recommendationsByType) (map[analysisv1alpha1.AnalysisType]outcome, error) {
+func (r *Reconciler) adoptTypes(
+	ctx context.Context, key targetindex.Key, auto recommendationsByType, all []analysisv1alpha1.Recommendation,
+) (map[analysisv1alpha1.AnalysisType]outcome, error) {
 	// Without the states, it is unknown which budgets may be released.
-	stored, err := r.typesWithState(ctx, key)
+	stored, err := r.typesWithState(ctx, key, all)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/component/notification"
 	"crane.io/crane/pkg/adoption"
 )
@@ -29,7 +30,7 @@ const (
 	reasonPaused              = "Paused"
 	reasonForeignTarget       = "TargetOutsideNamespace"
 
-	reasonNotSupported    = "KindNotSupported"
+	reasonNotSupported    = targetsnapshot.ReasonNotSupported
 	reasonUnreadableState = "UnreadableState"
 	reasonStopped         = "Stopped"
 )

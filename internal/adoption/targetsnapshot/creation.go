@@ -74,9 +74,16 @@ func (r SnapshotReader) readCreation(ctx context.Context, s *TargetSnapshot, in 
 		c.RefusedAt = failure.LastTransitionTime.Time
 		c.Message = failure.Message
 
+		// The condition keeps the time and the message of the first refusal.
+		if err := r.readFailedCreates(ctx, s, c, client.MatchingFields{"involvedObject.kind": "ReplicaSet"}, s.podOwners); err != nil {
+			return err
+		}
+
 	case *batchv1.CronJob:
 		for i := range o.Status.Active {
-			if err := r.readFailedCreate(ctx, s, o.Status.Active[i].UID, c); err != nil {
+			job := o.Status.Active[i].UID
+			fields := client.MatchingFields{"involvedObject.uid": string(job)}
+			if err := r.readFailedCreates(ctx, s, c, fields, map[types.UID]bool{job: true}); err != nil {
 				return err
 			}
 		}
@@ -86,10 +93,17 @@ func (r SnapshotReader) readCreation(ctx context.Context, s *TargetSnapshot, in 
 		}
 
 	default:
-		if c.Missing > 0 {
-			if err := r.readFailedCreate(ctx, s, s.Object.GetUID(), c); err != nil {
-				return err
-			}
+		if c.Missing == 0 {
+			break
+		}
+
+		fields := client.MatchingFields{"involvedObject.uid": string(s.Object.GetUID())}
+		if len(s.ownerKinds()) > 0 { // It or another object creates the pods.
+			fields = client.MatchingFields{}
+		}
+
+		if err := r.readFailedCreates(ctx, s, c, fields, s.podOwners); err != nil {
+			return err
 		}
 	}
 
@@ -98,17 +112,23 @@ func (r SnapshotReader) readCreation(ctx context.Context, s *TargetSnapshot, in 
 	return nil
 }
 
-// readFailedCreate reads the last event about a pod that an owner could not create.
-func (r SnapshotReader) readFailedCreate(ctx context.Context, s *TargetSnapshot, owner types.UID, c *adoption.Creation) error {
+// readFailedCreates reads the last event about a pod that one of the owners could not create, among those with the fields.
+func (r SnapshotReader) readFailedCreates(
+	ctx context.Context, s *TargetSnapshot, c *adoption.Creation, fields client.MatchingFields, owners map[types.UID]bool,
+) error {
+	fields["reason"] = reasonFailedCreate
+
 	var list corev1.EventList
-	err := r.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace()),
-		client.MatchingFields{"reason": reasonFailedCreate, "involvedObject.uid": string(owner)})
-	if err != nil {
+	if err := r.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace()), fields); err != nil {
 		return fmt.Errorf("listing the events of %s: %w", s, err)
 	}
 
 	for i := range list.Items {
 		e := &list.Items[i]
+		if !owners[e.InvolvedObject.UID] {
+			continue
+		}
+
 		at := e.CreationTimestamp.Time
 		for _, t := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time} {
 			if t.After(at) {

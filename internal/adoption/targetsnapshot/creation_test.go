@@ -29,6 +29,43 @@ func newEvent(name, owner string, first, last time.Time, message string) *corev1
 	}
 }
 
+// newEventReader returns a client that selects events by the fields that the API server supports.
+func newEventReader(events ...client.Object) client.Client {
+	return withEventFields(fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(events...)).Build()
+}
+
+func withEventFields(b *fake.ClientBuilder) *fake.ClientBuilder {
+	return b.
+		WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).
+		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
+		WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string { return []string{string(o.(*corev1.Event).InvolvedObject.UID)} })
+}
+
+// TestReadCreation_RefusedAgain: the condition of a Deployment keeps the time and the message of the first refusal, so that later ones are known
+// from the events of its ReplicaSets alone.
+func TestReadCreation_RefusedAgain(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	later := at.Add(time.Hour)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-d"}, Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{
+		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: "denied", LastTransitionTime: metav1.NewTime(at),
+	}}}}
+
+	again := newEvent("a", "r", at, later, "exceeded quota: team, requested: cpu=1")
+	again.InvolvedObject.Kind = "ReplicaSet"
+	foreign := newEvent("b", "y", at, later.Add(time.Hour), "of another owner")
+	foreign.InvolvedObject.Kind = "ReplicaSet"
+
+	in := adoption.Input{}
+	s := &TargetSnapshot{Object: d, podOwners: map[types.UID]bool{"uid-d": true, "uid-r": true}}
+	if err := (SnapshotReader{Live: newEventReader(again, foreign)}).readCreation(t.Context(), s, &in); err != nil {
+		t.Fatal(err)
+	}
+
+	if got := in.Creation; !got.RefusedAt.Equal(later) || got.Message != again.Message || !got.ByQuota {
+		t.Errorf("readCreation = %+v, want the event of its ReplicaSet at %s: %s", got, later, again.Message)
+	}
+}
+
 // TestReadCreation_LongMessage: the answer that the state keeps has a bounded length.
 func TestReadCreation_LongMessage(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -37,7 +74,7 @@ func TestReadCreation_LongMessage(t *testing.T) {
 	}}}}
 
 	in := adoption.Input{}
-	if err := (SnapshotReader{}).readCreation(t.Context(), &TargetSnapshot{Object: d}, &in); err != nil {
+	if err := (SnapshotReader{Live: newEventReader()}).readCreation(t.Context(), &TargetSnapshot{Object: d}, &in); err != nil {
 		t.Fatal(err)
 	}
 	if got := in.Creation.Message; len(got) > 1024 || !strings.HasPrefix(got, "denied; denied") {
@@ -101,13 +138,11 @@ func TestReadCreation(t *testing.T) {
 		},
 		"CronJob between its jobs": {&batchv1.CronJob{ObjectMeta: meta}, 0, adoption.Creation{}, false},
 	} {
-		live := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(event, foreign).
-			WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).
-			WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string { return []string{string(o.(*corev1.Event).InvolvedObject.UID)} }).Build()
-
+		live := newEventReader(event, foreign)
 		kind, _ := SupportedKind("apps", "Deployment")
 		s := &TargetSnapshot{Kind: kind, Object: c.object, Pods: make([]corev1.Pod, c.pods)}
 		s.readKindFields()
+		s.podOwners = map[types.UID]bool{c.object.GetUID(): true}
 
 		in := adoption.Input{}
 		if err := (SnapshotReader{Live: live}).readCreation(t.Context(), s, &in); err != nil {

@@ -5,6 +5,7 @@ package targetsnapshot
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -73,6 +74,7 @@ const (
 	ReasonAutoscaled    = "AutoscalerPresent"
 	ReasonVPAPresent    = "VerticalPodAutoscalerPresent"
 	ReasonNotApplicable = "NotApplicable"
+	ReasonNotSupported  = "KindNotSupported"
 )
 
 // BlockReason is the reason why no new change may start; the zero value allows it.
@@ -105,10 +107,19 @@ func (r SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q 
 		}
 	}
 
+	s.readPodTemplate(q.State)
 	s.setNewPodSpec(q.State.Phase != adoption.Untouched)
 	block, err := r.addDesiredSize(ctx, s, q, &in)
 	if err != nil {
 		return in, block, err
+	}
+
+	if !s.Watched() {
+		if q.Recommendation != nil {
+			block = cmp.Or(otherKindBlockReason(s, &in), block)
+		}
+
+		limitToInPlace(s, &in)
 	}
 
 	in.Blocked = block.Message

@@ -17,6 +17,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/units"
 )
 
 func cpuList(text string) corev1.ResourceList {
@@ -84,6 +85,44 @@ func TestEffectiveSize(t *testing.T) {
 				t.Errorf("Preview: size of the template %v, want it without a request", state.Declared)
 			}
 		})
+	}
+}
+
+// TestEffectiveSize_ChangedRequest checks that the size of pods whose declared request another webhook changes is that of the pods, if all of
+// them show it: not where one was resized, or where pods are of another template.
+func TestEffectiveSize_ChangedRequest(t *testing.T) {
+	resized := []metav1.ManagedFieldsEntry{{Manager: "someone", Subresource: "resize"}}
+	for name, c := range map[string]struct {
+		change   func(*appsv1.Deployment, *corev1.Pod)
+		original units.MilliCPU
+	}{
+		"all pods":         {func(*appsv1.Deployment, *corev1.Pod) {}, 2000},
+		"resized pod":      {func(_ *appsv1.Deployment, p *corev1.Pod) { p.ManagedFields = resized }, 1000},
+		"another template": {func(d *appsv1.Deployment, _ *corev1.Pod) { d.Generation = 2 }, 1000},
+	} {
+		p, _ := newFixture(t)
+		live := p.Live.(client.Client)
+		declared := corev1.ResourceRequirements{Requests: cpuList("1")}
+		setResources(t, live, declared, corev1.ResourceRequirements{Requests: cpuList("2")})
+
+		var d appsv1.Deployment
+		var pod corev1.Pod
+		for name, o := range map[string]client.Object{"web": &d, "web-1-a": &pod} {
+			if err := live.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		c.change(&d, &pod)
+		s := &TargetSnapshot{Object: &d, Pods: []corev1.Pod{pod}}
+		s.readKindFields()
+		s.setNewPodSpec(false)
+
+		template, effective := s.template(sizeOf(300))
+		got := effective.Containers["app"].CPURequest
+		if got == nil || *got != c.original || *template.Containers["app"].CPURequest != 1000 {
+			t.Errorf("%s: template(300m) = %s and %s, want 1 core and %dm", name, template, effective, c.original)
+		}
 	}
 }
 

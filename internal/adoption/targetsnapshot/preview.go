@@ -15,6 +15,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/oom"
 )
@@ -54,8 +55,8 @@ func (p Previewer) Preview(
 	}
 
 	ref := rec.Spec.TargetRef
-	kind, ok := SupportedKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group, ref.Kind)
-	if !ok {
+	kind, ok := AdoptableKind(workload.KindOf(ref.APIVersion, ref.Kind))
+	if _, watched := SupportedKind(kind.GVK.Group, kind.GVK.Kind); !ok || !watched && rec.Spec.Type != analysisv1alpha1.AnalysisTypeResource {
 		out.Refused = fmt.Sprintf("pods of a %s are not adopted", ref.Kind)
 		return out, nil
 	}

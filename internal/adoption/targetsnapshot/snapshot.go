@@ -12,9 +12,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,7 +47,9 @@ type TargetSnapshot struct {
 	newPodSpec *corev1.PodSpec
 	// selector of its pods; nil for kinds without running pods.
 	selector *metav1.LabelSelector
-	replicas *int32
+	// podOwners are the controllers of its pods: the target, or the ReplicaSets of a Deployment beside it.
+	podOwners map[types.UID]bool
+	replicas  *int32
 	// desiredReplicas is the number of pods that the target should have.
 	desiredReplicas   int32
 	rolloutInProgress bool
@@ -157,6 +161,8 @@ func (s *TargetSnapshot) readKindFields() {
 
 	case *batchv1.CronJob:
 		s.setTemplate(&o.Spec.JobTemplate.Spec.Template)
+	default:
+		s.readOtherKindFields()
 	}
 }
 
@@ -188,9 +194,9 @@ func (r SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 	}
 
 	// A selector may match pods of others, so the owner decides; pods of a Deployment belong to its ReplicaSets.
-	owners := map[types.UID]bool{s.Object.GetUID(): true}
-	if s.Kind.GVK.Kind == "Deployment" {
-		if err := r.addReplicaSets(ctx, s, selector, owners); err != nil {
+	s.podOwners = map[types.UID]bool{s.Object.GetUID(): true}
+	for _, kind := range s.ownerKinds() {
+		if err := r.addOwners(ctx, s, kind, selector); err != nil {
 			return err
 		}
 	}
@@ -206,7 +212,7 @@ func (r SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 
 		for i := range list.Items {
 			pod := &list.Items[i]
-			if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owners[owner.UID] && !PodEnded(pod) {
+			if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && s.podOwners[owner.UID] && !PodEnded(pod) {
 				s.Pods = append(s.Pods, *pod)
 			}
 		}
@@ -217,19 +223,19 @@ func (r SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 	}
 }
 
-// addReplicaSets adds the ReplicaSets of a Deployment to the owners of its pods.
-func (r SnapshotReader) addReplicaSets(ctx context.Context, s *TargetSnapshot, selector labels.Selector, owners map[types.UID]bool) error {
+// addOwners adds the objects of a kind that belong to the target, such as the ReplicaSets of a Deployment, to the owners of its pods.
+func (r SnapshotReader) addOwners(ctx context.Context, s *TargetSnapshot, kind schema.GroupVersionKind, selector labels.Selector) error {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSetList"))
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 
 	err := r.Live.List(ctx, list, client.InNamespace(s.Object.GetNamespace()), client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
-		return fmt.Errorf("listing the ReplicaSets of %s: %w", s, err)
+		return fmt.Errorf("listing the %ss of %s: %w", kind.Kind, s, err)
 	}
 
 	for i := range list.Items {
 		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil && owner.UID == s.Object.GetUID() {
-			owners[list.Items[i].UID] = true
+			s.podOwners[list.Items[i].UID] = true
 		}
 	}
 
@@ -272,7 +278,29 @@ func (s *TargetSnapshot) setNewPodSpec(adopted bool) {
 	s.newPodSpec = effectiveresources.NewPod(s.podSpec, s.limits.LimitRanges)
 	if !adopted {
 		s.newPodSpec = effectiveresources.WithObserved(s.newPodSpec, s.Pods)
+		s.newPodSpec = effectiveresources.WithChanged(s.newPodSpec, podsOfTemplate(s))
 	}
+}
+
+// podsOfTemplate returns the pods that were created with the present template, as far as that is known: those of earlier templates may remain.
+func podsOfTemplate(s *TargetSnapshot) []corev1.Pod {
+	if s.rolloutInProgress {
+		return nil
+	}
+
+	label, revision := "", ""
+	switch o := s.Object.(type) {
+	case *appsv1.StatefulSet:
+		label = appsv1.StatefulSetRevisionLabel
+		revision = o.Status.UpdateRevision
+	case *appsv1.DaemonSet:
+		label = extensionsv1beta1.DaemonSetTemplateGenerationKey
+		revision = o.Annotations[appsv1.DeprecatedTemplateGeneration]
+	default:
+		return s.Pods
+	}
+
+	return slices.DeleteFunc(slices.Clone(s.Pods), func(p corev1.Pod) bool { return revision == "" || p.Labels[label] != revision })
 }
 
 // template returns the present size in the pod template, and effective that of new pods, both limited to what the sizes contain.

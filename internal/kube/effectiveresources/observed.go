@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -55,6 +56,59 @@ func withObserved(containers, observed []corev1.Container) []corev1.Container {
 	}
 
 	return containers
+}
+
+// WithChanged returns a spec with the amounts of CPU and memory that all pods have instead of its own: another webhook changes what the template
+// declares. The pods must be of the template. If one was resized since its creation, nothing is known of what the next one gets.
+func WithChanged(spec *corev1.PodSpec, pods []corev1.Pod) *corev1.PodSpec {
+	if len(pods) == 0 || slices.ContainsFunc(pods, func(p corev1.Pod) bool { return resized(&p) }) {
+		return spec
+	}
+
+	out := spec.DeepCopy()
+	for _, c := range containersOf(out) {
+		for _, part := range []struct {
+			declared corev1.ResourceList
+			of       func(*corev1.Container) corev1.ResourceList
+		}{
+			{c.Resources.Requests, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests }},
+			{c.Resources.Limits, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits }},
+		} {
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				if _, declared := part.declared[name]; !declared {
+					continue
+				}
+
+				if q, ok := commonAmount(pods, c.Name, name, part.of); ok {
+					part.declared[name] = q
+				}
+			}
+		}
+	}
+
+	return out
+}
+
+// commonAmount returns the amount of a container that all pods have; ok is false if they differ, or if one lacks it.
+func commonAmount(
+	pods []corev1.Pod, container string, name corev1.ResourceName, amountsOf func(*corev1.Container) corev1.ResourceList,
+) (common apiresource.Quantity, ok bool) {
+	for i := range pods {
+		containers := containersOf(&pods[i].Spec)
+		j := slices.IndexFunc(containers, func(c *corev1.Container) bool { return c.Name == container })
+		if j < 0 {
+			return common, false
+		}
+
+		q, found := amountsOf(containers[j])[name]
+		if !found || i > 0 && q.Cmp(common) != 0 {
+			return common, false
+		}
+
+		common = q.DeepCopy()
+	}
+
+	return common, len(pods) > 0
 }
 
 // newestPod returns the newest pod, one that was not resized before one that was; nil for none.
