@@ -21,7 +21,7 @@ type kindLimits struct {
 var (
 	languageLimits = []kindLimits{
 		{folder: "tutorials", average: 13.8, longest: 40},
-		{folder: "how-to", average: 13, longest: 35},
+		{folder: "how-to", average: 13.5, longest: 40},
 		{folder: "explanation", average: 15, longest: 40, page: 1500},
 		{folder: "reference", average: 15, longest: 40},
 	}
@@ -29,7 +29,7 @@ var (
 	// longPages have more words than the limit of their folder, up to these.
 	longPages = map[string]int{"docs/explanation/architecture.md": 2510}
 
-	// allowedWords bounds all pages of docs/ together, without the generated ones and without recordFolders.
+	// allowedWords bounds the words outside of code blocks of all pages of docs/, without the generated ones and without recordFolders.
 	allowedWords = 75000
 
 	// recordFolders have dated records and translations, which do not count.
@@ -43,7 +43,7 @@ func TestLanguage(t *testing.T) {
 	for _, page := range countedPages(t) {
 		content := readPage(t, page)
 		words := len(strings.Fields(content))
-		total += words
+		total += len(strings.Fields(strings.Join(proseLines(content), "\n")))
 
 		folder := folderOf(page)
 		i := slices.IndexFunc(languageLimits, func(l kindLimits) bool { return l.folder == folder })
