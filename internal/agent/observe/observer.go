@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"errors"
 	"time"
 
 	"crane.io/crane/internal/agent/host"
@@ -141,10 +142,10 @@ func (o *Observer) collectNode() {
 	n.Pressure.IO = readPressure(o, "pressure io", &o.files.io)
 }
 
-// readPressure reads a file of /proc/pressure. One that the kernel does not support, as with psi=0, is no problem.
+// readPressure reads a file of /proc/pressure. One that the kernel does not have or support, as with psi=0, is no problem.
 func readPressure(o *Observer, subject string, f *host.File) Known[host.Pressure] {
 	content, err := o.reader.Read(f)
-	if host.IsUnsupported(err) {
+	if errors.Is(err, host.ErrGone) || host.IsUnsupported(err) {
 		return Known[host.Pressure]{}
 	}
 
