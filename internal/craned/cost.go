@@ -27,7 +27,7 @@ const (
 
 // newCostLedger reads the price book and returns the cost ledger of the cluster. Without the cost controller the ledger still
 // prices recommendations.
-func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (*costcontroller.Ledger, error) {
+func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader, capacity metrics.CapacityReader) (*costcontroller.Ledger, error) {
 	book, err := pricebook.Load(o.PriceBook)
 	if err != nil {
 		return nil, fmt.Errorf("--price-book: %w", err)
@@ -37,6 +37,7 @@ func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (
 		PriceBook: book,
 		Cluster:   newLiveLister(mgr),
 		Usage:     usage,
+		Capacity:  capacity,
 		Interval:  o.CostInterval,
 		Clock:     wallclock.New(),
 	})

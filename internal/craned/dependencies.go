@@ -57,7 +57,7 @@ func newDependencies(ctx context.Context, mgr probedManager, o *Options) (*depen
 		return nil, fmt.Errorf("registering the metrics of data sources: %w", err)
 	}
 
-	ledger, err := newCostLedger(mgr, o, data.list.Recent())
+	ledger, err := newCostLedger(mgr, o, data.list.Recent(), data.list)
 	if err != nil {
 		return nil, err
 	}

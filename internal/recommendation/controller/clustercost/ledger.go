@@ -40,6 +40,8 @@ type Config struct {
 	Cluster   ClusterReader
 	// Usage may be nil: then costs are allocated by request only.
 	Usage metrics.UsageReader
+	// Capacity reads the limits of containers, which bound samples. It may be nil: then only nodes do.
+	Capacity metrics.CapacityReader
 	// Interval is the time between two reads, above 0.
 	Interval time.Duration
 	Clock    clock.WithTicker
@@ -160,7 +162,7 @@ func (l *Ledger) allocate(ctx context.Context, b *snapshot) error {
 	if l.cfg.Usage != nil {
 		end := b.at.Truncate(time.Minute)
 		var read *profile.PodUsage
-		if read, err = profile.ReadPodUsage(ctx, l.cfg.Usage, nodeCapacity(b.cluster.Nodes), nil, end.Add(-usageWindow), end); err == nil {
+		if read, err = profile.ReadPodUsage(ctx, l.cfg.Usage, capacityReader{nodes: b.cluster.Nodes, source: l.cfg.Capacity}, nil, end.Add(-usageWindow), end); err == nil {
 			use = read.Mean
 			b.withUsage = true
 		}
@@ -175,13 +177,26 @@ func (l *Ledger) allocate(ctx context.Context, b *snapshot) error {
 	return err
 }
 
-// nodeCapacity is a metrics.CapacityReader of the current nodes.
-type nodeCapacity []cost.Node
+// capacityReader is a metrics.CapacityReader of the current nodes, and of the limits of containers where a source has them.
+type capacityReader struct {
+	nodes  []cost.Node
+	source metrics.CapacityReader
+}
 
-// Capacities implements metrics.CapacityReader.
-func (n nodeCapacity) Capacities(context.Context, metrics.Window, []string) (*metrics.Capacities, error) {
+// Capacities implements metrics.CapacityReader. Without limits, the nodes still bound samples.
+func (r capacityReader) Capacities(ctx context.Context, w metrics.Window, namespaces []string) (*metrics.Capacities, error) {
 	out := metrics.NewCapacities()
-	for _, node := range n {
+	if r.source != nil {
+		known, err := r.source.Capacities(ctx, w, namespaces)
+		switch {
+		case err == nil && known != nil:
+			out = known
+		case err != nil && !errors.Is(err, metrics.ErrUnsupported):
+			ctrl.LoggerFrom(ctx).WithName("cost").Info("reading the limits of containers, which bound samples", "error", err.Error())
+		}
+	}
+
+	for _, node := range r.nodes {
 		out.AddNode(node.Name, metrics.CPU, float64(node.Size.CPU)/1000)
 		out.AddNode(node.Name, metrics.Memory, float64(node.Size.Memory))
 	}

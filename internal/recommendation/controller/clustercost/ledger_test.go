@@ -78,6 +78,43 @@ func (w *fixture) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[m
 	}
 }
 
+// fakeLimits has a CPU limit of each container of the pod web-1.
+type fakeLimits struct {
+	cores float64
+	err   error
+}
+
+func (l fakeLimits) Capacities(context.Context, metrics.Window, []string) (*metrics.Capacities, error) {
+	out := metrics.NewCapacities()
+	out.AddLimit("shop", "web-1", "app", metrics.CPU, time.Unix(0, 0), time.Unix(1<<33, 0), l.cores)
+	return out, l.err
+}
+
+// TestCapacityReader checks that a sample above the limit of its container does not count, and that nodes bound samples without limits.
+func TestCapacityReader(t *testing.T) {
+	key := metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop"}, Pod: "web-1", Container: "app", Node: "a"}
+	nodes := newFixture().cluster.Nodes
+	for name, c := range map[string]struct {
+		source metrics.CapacityReader
+		want   float64
+	}{
+		"no source":           {nil, 4.04},
+		"a limit":             {fakeLimits{cores: 0.2}, 0.22},
+		"a limit above nodes": {fakeLimits{cores: 64}, 4.04},
+		"a failing source":    {fakeLimits{cores: 0.2, err: errors.New("down")}, 4.04},
+		"no such source":      {fakeLimits{err: metrics.ErrUnsupported}, 4.04},
+	} {
+		got, err := capacityReader{nodes: nodes, source: c.source}.Capacities(t.Context(), metrics.Window{}, nil)
+		if err != nil {
+			t.Fatalf("%s: Capacities: %v, want no error", name, err)
+		}
+
+		if most := got.Most(key, metrics.CPU, time.Unix(1e9, 0)); math.Abs(most-c.want) > 1e-9 {
+			t.Errorf("%s: Most = %v, want %v", name, most, c.want)
+		}
+	}
+}
+
 func pod(owner, name, node string, cpu units.MilliCPU, memory units.Bytes) workload.Pod {
 	return workload.Pod{
 		Name: name, Node: node, Owner: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: owner},
