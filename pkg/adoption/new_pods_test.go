@@ -327,3 +327,31 @@ func TestDecide_RequestAboveDefaultLimit(t *testing.T) {
 		t.Errorf("Decide = phase %q, %q, want an untouched workload and %q", plan.State.Phase, plan.Summary, want)
 	}
 }
+
+// TestDecide_RollBackToUncheckedSize: new pods get the size of before a step only if they had it then. A raise that they were not given is part of it.
+func TestDecide_RollBackToUncheckedSize(t *testing.T) {
+	b := newFixture(t, 2, requests(1000, 1000), requests(500, 2000))
+	b.in.Creation.Unknown = "the dry run timed out"
+	b.wait(3 * time.Minute)
+	b.expectSize(requests(800, 2000))
+	b.in.Pods[0].Containers[0].KilledAt = b.in.Now
+	b.wait(2 * time.Minute)
+
+	b.expectPhase(Held)
+	b.expectSize(requests(1000, 2000))
+	b.expectNewPodsFromTemplate()
+	b.in.Creation.Unknown = ""
+	b.wait(time.Minute)
+	b.expectNewPods(requests(1000, 2000))
+}
+
+// TestDecide_RollBackToGivenSize: new pods get the size of before a step at once if they had it.
+func TestDecide_RollBackToGivenSize(t *testing.T) {
+	b := newFixture(t, 2, requests(1000, 1000), requests(500, 1000))
+	b.wait(13 * time.Minute)
+	b.expectSize(requests(640, 1000))
+	b.in.Creation.Unknown = "the dry run timed out"
+	b.in.Pods[0].Containers[0].KilledAt = b.in.Now
+	b.reconcile()
+	b.expectNewPods(requests(800, 1000))
+}
