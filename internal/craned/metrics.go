@@ -69,6 +69,10 @@ func serveMetrics(ctx context.Context, mgr probedManager, o *Options) error {
 		if err != nil {
 			return err
 		}
+
+		if o.MetricsCertDir == "" && mgr.certificates != nil {
+			config.GetCertificate = managedCertificate(mgr.certificates.GetCertificate)
+		}
 	}
 
 	listener, err := boundedserver.Listen(ctx, o.MetricsBindAddress, maxConnections, config)
@@ -88,6 +92,19 @@ func serveMetrics(ctx context.Context, mgr probedManager, o *Options) error {
 	}
 
 	return nil
+}
+
+// managedCertificate returns the callback of a server that also has a certificate made at the start: for clients that name no host, and until the
+// managed one exists.
+func managedCertificate(managed func(*tls.ClientHelloInfo) (*tls.Certificate, error)) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		certificate, err := managed(hello)
+		if err != nil {
+			return nil, nil //nolint:nilerr,nilnil // The server then uses its own.
+		}
+
+		return certificate, nil
+	}
 }
 
 // metricsRegistry registers craned's own metrics. Many of them have values and labels that tenants can write.

@@ -16,6 +16,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"crane.io/crane/internal/kube/certificates"
 )
 
 // Names of the check of /readyz?verbose that reports the role of this replica. It always passes, because a standby is as ready as
@@ -116,6 +118,8 @@ func (p *probes) handler() http.Handler {
 type probedManager struct {
 	manager.Manager
 	probes *probes
+	// certificates issues craned's certificates; nil if it does not.
+	certificates *certificates.Rotator
 }
 
 // AddHealthzCheck implements manager.Manager.

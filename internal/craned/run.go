@@ -213,7 +213,12 @@ func newManager(ctx context.Context, config *rest.Config, o *Options, lock *leas
 		return probedManager{}, fmt.Errorf("building the manager: %w", err)
 	}
 
-	m := probedManager{Manager: mgr, probes: newProbes(mgr.Elected())}
+	rotator, err := newCertificateRotator(config, o)
+	if err != nil {
+		return probedManager{}, err
+	}
+
+	m := probedManager{Manager: mgr, probes: newProbes(mgr.Elected()), certificates: rotator}
 	if err := errors.Join(serveProbes(ctx, m, o.HealthProbeBindAddress), serveMetrics(ctx, m, o)); err != nil {
 		return probedManager{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -26,9 +27,10 @@ import (
 	"crane.io/crane/internal/kube/slimclient"
 )
 
-// Names of objects in config/webhook.
+// Names of objects in config/webhook, and the Service of the metrics.
 const (
 	webhookService    = "craned-webhook"
+	metricsService    = "craned"
 	webhookConfig     = "crane"
 	podWebhookConfig  = "crane-pods"
 	certificateSecret = "craned-certificates"
@@ -77,9 +79,9 @@ func (w *Webhook) validate(qosInitializer bool) field.ErrorList {
 	return errs
 }
 
-// hosts returns the names under which the API server calls.
+// hosts returns the names under which the API server calls, and that under which Prometheus recognizes the metrics.
 func (w *Webhook) hosts(namespace string) []string {
-	hosts := []string{webhookService + "." + namespace + ".svc"}
+	hosts := []string{webhookService + "." + namespace + ".svc", metricsService + "." + namespace + ".svc"}
 	if ip := net.ParseIP(w.Host); ip != nil && !ip.IsUnspecified() {
 		hosts = append(hosts, ip.String())
 	}
@@ -115,13 +117,8 @@ func addWebhooks(_ context.Context, d *dependencies) error {
 		Draining: d.mgr.probes.draining.Load,
 	}
 
-	// Without files craned issues and renews its certificates itself.
-	if options.CertDir == "" {
-		options.Rotator, err = newCertificateRotator(d)
-		if err != nil {
-			return err
-		}
-
+	if d.mgr.certificates != nil {
+		options.Rotator = d.mgr.certificates
 		if err := metricsRegistry().Register(options.Rotator); err != nil {
 			return fmt.Errorf("registering the metrics of certificates: %w", err)
 		}
@@ -196,13 +193,19 @@ func (f onEveryReplica) Start(ctx context.Context) error { return f(ctx) }
 
 func (onEveryReplica) NeedLeaderElection() bool { return false }
 
-func newCertificateRotator(d *dependencies) (*certificates.Rotator, error) {
-	clients, err := slimclient.NewForConfig(d.mgr.GetConfig())
+// newCertificateRotator returns what issues and renews craned's certificates; nil without webhooks, and with files in its place. The server of the
+// webhooks runs it.
+func newCertificateRotator(config *rest.Config, o *Options) (*certificates.Rotator, error) {
+	if !o.Webhook.Enabled || o.Webhook.CertDir != "" {
+		return nil, nil
+	}
+
+	clients, err := slimclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of certificates: %w", err)
 	}
 
-	objects, err := dynamic.NewForConfig(d.mgr.GetConfig())
+	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of webhook configurations: %w", err)
 	}
@@ -211,9 +214,9 @@ func newCertificateRotator(d *dependencies) (*certificates.Rotator, error) {
 	rotator, err := certificates.New(certificates.Config{
 		Clients:   clients,
 		Dynamic:   objects,
-		Namespace: d.Namespace,
+		Namespace: o.Namespace,
 		Secret:    certificateSecret,
-		Hosts:     d.Webhook.hosts(d.Namespace),
+		Hosts:     o.Webhook.hosts(o.Namespace),
 		Targets: []certificates.Target{
 			certificates.ValidatingWebhooks(webhookConfig), certificates.MutatingWebhooks(webhookConfig),
 			certificates.MutatingWebhooks(podWebhookConfig),

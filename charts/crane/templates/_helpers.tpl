@@ -173,6 +173,14 @@ args and env (replace those with the same name of config/), drop (names of argum
 {{ end }}
 {{- end }}
 
+{{/*
+crane.schedulerCertificate is not empty if cert-manager issues the certificate of crane-scheduler. In place of the cluster's scheduler it must not wait
+for cert-manager, whose pods it places.
+*/}}
+{{- define "crane.schedulerCertificate" -}}
+{{- if and .Values.certManager.enabled .Values.craneScheduler.enabled (not .Values.craneScheduler.replaceKubeScheduler) }}yes{{ end }}
+{{- end }}
+
 {{/* crane.monitors is not empty if objects of the Prometheus operator are rendered. Arguments: root, setting (auto, true or false), kind. */}}
 {{- define "crane.monitors" -}}
 {{- $root := index . 0 }}{{ $setting := toString (index . 1) }}

@@ -520,10 +520,12 @@ func TestOptionalObjects(t *testing.T) {
 			"Service crane-system/crane-agent", "ServiceMonitor.monitoring.coreos.com crane-system/crane-agent",
 			"Service crane-system/crane-scheduler", "ServiceMonitor.monitoring.coreos.com crane-system/crane-scheduler",
 			"ServiceMonitor.monitoring.coreos.com crane-system/craned", "ServiceMonitor.monitoring.coreos.com crane-system/metric-adapter",
+			"ServiceAccount crane-system/crane-metrics-client", "Secret crane-system/crane-metrics-client",
+			"ClusterRole.rbac.authorization.k8s.io /crane-metrics-client", "ClusterRoleBinding.rbac.authorization.k8s.io /crane-metrics-client",
 		}},
 		"cert-manager": {[]string{"--set", "certManager.enabled=true"}, []string{
 			"Issuer.cert-manager.io crane-system/crane", "Certificate.cert-manager.io crane-system/craned-webhook",
-			"Certificate.cert-manager.io crane-system/metric-adapter",
+			"Certificate.cert-manager.io crane-system/metric-adapter", "Certificate.cert-manager.io crane-system/crane-scheduler",
 		}},
 		"dashboard": {[]string{"--set", "dashboard.enabled=true"}, []string{
 			"Deployment.apps crane-system/crane-dashboard", "Service crane-system/crane-dashboard", "ServiceAccount crane-system/crane-dashboard",
