@@ -157,24 +157,87 @@ func (w stalledWriter) Write(b []byte) (int, error) {
 
 // TestSlowReadersTakeNoPlace checks that clients which do not read their answers leave the places of requests to others.
 func TestSlowReadersTakeNoPlace(t *testing.T) {
-	f := setupCluster(t, "ann list recommendations ")
+	rights := []string{"ann list recommendations "}
+	for i := range 2 * maxConcurrent / maxPersonalPlaces {
+		rights = append(rights, fmt.Sprintf("reader-%d list recommendations ", i))
+	}
+
+	f := setupCluster(t, rights...)
 	writing := make(chan struct{})
 	release := make(chan struct{})
 	var slow sync.WaitGroup
 	for i := range 2 * maxConcurrent {
 		path := contract.Prefix + contract.PathWorklist
-		if i%2 == 0 {
+		switch i % 3 {
+		case 0:
 			path = "/main.js"
+		case 1:
+			path = gocranePrefix + "/cluster"
 		}
 
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+path, http.NoBody)
-		r.Header.Set("Authorization", "Bearer ann")
+		r.Header.Set("Authorization", fmt.Sprintf("Bearer reader-%d", i/maxPersonalPlaces))
 		slow.Go(func() { f.ServeHTTP(stalledWriter{httptest.NewRecorder(), writing, release}, r) })
 		<-writing
 	}
 
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "", "Authorization", "Bearer ann"); w.Code != http.StatusOK {
 		t.Errorf("GET worklist beside %d clients that do not read: status %d, %s, want 200", 2*maxConcurrent, w.Code, w.Body)
+	}
+
+	close(release)
+	slow.Wait()
+}
+
+// TestSlowRequestsOfOnePerson checks that a person whose requests are slow, by many sessions and by service accounts of one namespace, leaves places
+// to others, also on gocrane's routes.
+func TestSlowRequestsOfOnePerson(t *testing.T) {
+	const account = "system:serviceaccount:team:"
+	f := setupCluster(t, "ann list recommendations ", "eve list recommendations ", account+"a list recommendations ", account+"b list recommendations ")
+	release := make(chan struct{})
+	started := make(chan struct{}, 4*maxConcurrent)
+	f.prod.wait = func() {
+		started <- struct{}{}
+		<-release
+	}
+
+	var slow sync.WaitGroup
+	answered := make(chan int, 4*maxConcurrent)
+	served := 0
+	for i := range 2 * maxConcurrent {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+contract.Prefix+contract.PathWorklist, http.NoBody)
+		r.Header.Set("Authorization", "Bearer "+[]string{"eve", account + "a", account + "b"}[i%3])
+		slow.Go(func() {
+			w := httptest.NewRecorder()
+			f.ServeHTTP(w, r)
+			answered <- w.Code
+		})
+
+		select {
+		case <-started:
+			served++
+		case code := <-answered:
+			if code != http.StatusTooManyRequests {
+				t.Errorf("one of many slow requests of an account: status %d, want %d", code, http.StatusTooManyRequests)
+			}
+		}
+	}
+
+	if want := 2 * maxPersonalPlaces; served != want {
+		t.Errorf("%d slow requests of two accounts are served, want %d", served, want)
+	}
+
+	if w := f.do(t, http.MethodGet, gocranePrefix+"/cluster", "", "Authorization", "Bearer ann"); w.Code != http.StatusOK {
+		t.Errorf("GET %s/cluster beside the slow requests of two accounts: status %d, %s, want 200", gocranePrefix, w.Code, w.Body)
+	}
+
+	for _, path := range []string{gocranePrefix + "/cluster", contract.Prefix + contract.PathSession} {
+		if w := f.do(t, http.MethodGet, path, "", "Authorization", "Bearer eve"); w.Code != http.StatusTooManyRequests {
+			t.Errorf("GET %s of an account with slow requests: status %d, want %d", path, w.Code, http.StatusTooManyRequests)
+		}
+	}
+	if w := f.do(t, http.MethodPost, contract.Prefix+contract.PathLogin, `{"token":"eve"}`); w.Code != http.StatusTooManyRequests {
+		t.Errorf("a login of an account with slow requests: status %d, want %d", w.Code, http.StatusTooManyRequests)
 	}
 
 	close(release)

@@ -102,13 +102,22 @@ func (s *Server) gocrane(route string, answer func(r *http.Request) (any, error)
 			err = checkCSRF(r, account)
 		}
 
+		end := func() {}
+		if err == nil {
+			end, err = s.places.startWork(accountOf(account.person))
+		}
+
 		var out gocraneAnswer
 		if err == nil {
+			defer end()
+
 			out.Data, err = answer(r)
 			if writes {
 				s.audit.record(r.Context(), err, "action", method+" "+r.URL.Path)
 			}
 		}
+
+		leavePlace(r.Context())
 
 		if err != nil {
 			failure := FailureOf(s.endIfUnauthorized(r, err))

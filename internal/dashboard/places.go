@@ -21,6 +21,9 @@ const (
 	maxAllBodies = 32
 )
 
+// maxPersonalPlaces bounds the requests of one account that are served at the same time. A browser sends up to six.
+const maxPersonalPlaces = 8
+
 // places bounds the requests that are served at the same time. A request has a place while the server works for it, and none while it waits for
 // the client: for the body before, or for the client to read the answer.
 type places struct {
@@ -30,10 +33,12 @@ type places struct {
 	// bodies are the numbers of bodies that are being read, by account.
 	bodies map[string]int
 	all    int
+	// served are the numbers of requests that are being served, by account.
+	served map[string]int
 }
 
 func newPlaces() *places {
-	return &places{slots: make(chan struct{}, maxConcurrent), bodies: map[string]int{}}
+	return &places{slots: make(chan struct{}, maxConcurrent), bodies: map[string]int{}, served: map[string]int{}}
 }
 
 type placeKey struct{}
@@ -60,6 +65,32 @@ func leavePlace(ctx context.Context) {
 	if leave, ok := ctx.Value(placeKey{}).(func()); ok {
 		leave()
 	}
+}
+
+// startWork takes one of the places of an account, so that slow requests of one person leave places to others. An empty account, of the user of a
+// kubeconfig, may take all.
+func (p *places) startWork(account string) (end func(), err error) {
+	if account == "" {
+		return func() {}, nil
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	if p.served[account] >= maxPersonalPlaces {
+		return nil, errBusy()
+	}
+
+	p.served[account]++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+
+		p.served[account]--
+		if p.served[account] == 0 {
+			delete(p.served, account)
+		}
+	}, nil
 }
 
 // startBody reports whether an account may send one more body.

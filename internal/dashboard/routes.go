@@ -190,6 +190,13 @@ func (s *Server) getSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	end, err := s.places.startWork(accountOf(login.person))
+	if err != nil {
+		sendFailure(w, err)
+		return
+	}
+	defer end()
+
 	if err := sendValue(w, r, s.describe(r, login, failure == nil)); err != nil {
 		sendFailure(w, err)
 	}

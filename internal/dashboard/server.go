@@ -256,11 +256,18 @@ func (s *Server) endIfUnauthorized(r *http.Request, err error) error {
 // read registers a GET route that requires a session.
 func (s *Server) read(path string, answer func(r *http.Request) (any, error)) {
 	s.mux.HandleFunc("GET "+contract.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
-		_, r, err := s.authenticate(r)
+		login, r, err := s.authenticate(r)
 		if err != nil {
 			sendFailure(w, err)
 			return
 		}
+
+		end, err := s.places.startWork(accountOf(login.person))
+		if err != nil {
+			sendFailure(w, err)
+			return
+		}
+		defer end()
 
 		value, err := answer(r)
 		if err != nil {
@@ -289,12 +296,23 @@ func (s *Server) write(path string, answer func(w http.ResponseWriter, r *http.R
 			err = checkCSRF(r, login)
 		}
 		if err == nil {
-			err = answer(w, r)
+			err = s.answerWrite(w, r, login, answer)
 		}
 		if err != nil {
 			sendFailure(w, s.endIfUnauthorized(r, err))
 		}
 	})
+}
+
+// answerWrite answers a request in one of the places of its person.
+func (s *Server) answerWrite(w http.ResponseWriter, r *http.Request, login session, answer func(w http.ResponseWriter, r *http.Request) error) error {
+	end, err := s.places.startWork(accountOf(login.person))
+	if err != nil {
+		return err
+	}
+	defer end()
+
+	return answer(w, r)
 }
 
 // checkCSRF returns an error if a request lacks the CSRF token of its session.
@@ -324,6 +342,13 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		sendFailure(w, s.endIfUnauthorized(r, err))
 		return
 	}
+
+	end, err := s.places.startWork(accountOf(person))
+	if err != nil {
+		sendFailure(w, err)
+		return
+	}
+	defer end()
 
 	cookie, login, err := s.sessions.start(person)
 	if err != nil {

@@ -49,6 +49,7 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	w.Header().Set("Content-Type", media+"; charset=utf-8")
+	leavePlace(r.Context())
 	_, _ = w.Write(content) // The client has disconnected.
 	return nil
 }
