@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/internal/metrics"
 )
 
 // Backend answers for one cluster, or for a directory of files. Guard limits it to the rights of a person. All methods may be called at the same time; they return values that are
@@ -116,14 +117,15 @@ func Forbidden(err error) *ResponseError {
 	return f
 }
 
-// FailureOf classifies an error: that of a backend, of the API server, or any other.
+// FailureOf classifies an error: that of a backend, of the API server, or any other. Its text is for everybody who may log in, and has no name that is
+// not public, such as the address of Prometheus.
 func FailureOf(err error) *ResponseError {
 	var failure *ResponseError
 	switch {
 	case errors.As(err, &failure):
 		return failure
 	case errors.Is(err, context.DeadlineExceeded):
-		return NewResponseError(http.StatusGatewayTimeout, contract.ReasonTimeout, "the request took too long: "+err.Error(), "repeat it, or ask for a shorter time range")
+		return NewResponseError(http.StatusGatewayTimeout, contract.ReasonTimeout, "the request took too long: "+metrics.PublicMessage(err), "repeat it, or ask for a shorter time range")
 	case apierrors.IsForbidden(err):
 		return Forbidden(err)
 	case apierrors.IsUnauthorized(err):
@@ -139,5 +141,5 @@ func FailureOf(err error) *ResponseError {
 		return NewResponseError(http.StatusTooManyRequests, contract.ReasonBusy, err.Error(), "repeat the request")
 	}
 
-	return NewResponseError(http.StatusInternalServerError, contract.ReasonInternal, err.Error(), "")
+	return NewResponseError(http.StatusInternalServerError, contract.ReasonInternal, metrics.PublicMessage(err), "")
 }

@@ -5,7 +5,6 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -85,7 +84,7 @@ func (s *Shared[T]) result() (value *T, at time.Time, stale string, err error) {
 
 	if s.value != nil {
 		if s.err != nil {
-			stale = fmt.Sprintf("the last attempt to read it failed: %v", s.err)
+			stale = "the last attempt to read it failed: " + FailureOf(s.err).Body.Message
 		}
 
 		return s.value, s.readAt, stale, nil

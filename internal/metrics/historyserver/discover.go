@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"crane.io/crane/internal/component/usererror"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/metrics"
@@ -65,6 +67,9 @@ func (e *NotFoundError) Error() string {
 	return b.String()
 }
 
+// PublicMessage implements metrics.PublicError: services and the address of the API server are for those who may list them.
+func (e *NotFoundError) PublicMessage() string { return "no Prometheus was found in the cluster" }
+
 // ConfigureServerHint is the end of messages: how to name the server.
 const ConfigureServerHint = "Set --prometheus URL (or $" + EnvAddress + "), or --prometheus-service NAMESPACE/NAME[:PORT][/PATH], which is reached through the API server"
 
@@ -82,6 +87,17 @@ func (s *Server) Discover(ctx context.Context, k *clusteraccess.Access, note fun
 		return err
 	}
 
+	err = s.discoverIn(ctx, config, note)
+	var public metrics.PublicError
+	if err == nil || errors.As(err, &public) {
+		return err
+	}
+
+	return metrics.WithPublicMessage(err, "the Prometheus of the cluster cannot be discovered")
+}
+
+// discoverIn finds Prometheus in the cluster of a configuration.
+func (s *Server) discoverIn(ctx context.Context, config *rest.Config, note func(string)) error {
 	finder, err := discover.NewFinder(config)
 	if err != nil {
 		return err

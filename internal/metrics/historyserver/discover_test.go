@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"crane.io/crane/internal/kube/clusteraccess"
+	"crane.io/crane/internal/metrics"
 )
 
 // TestDiscover_TenantsService checks that a Service of a tenant with the labels of Prometheus is not read, and that a choice between the
@@ -64,6 +65,41 @@ func TestDiscover_TenantsService(t *testing.T) {
 			asked := cluster.asked()
 			if c.want != "" && !slices.Equal(asked, []string{c.want}) || c.want == "" && len(asked) > 0 {
 				t.Errorf("Discover queried services in namespaces %q, want %q alone", asked, c.want)
+			}
+		})
+	}
+}
+
+// TestDiscover_PublicErrors checks that an error names neither services nor servers in its message for people who may not list them.
+func TestDiscover_PublicErrors(t *testing.T) {
+	for name, services := range map[string][]string{
+		"none":      {},
+		"unproven":  {"team/prometheus"},
+		"several":   {"monitoring/prometheus", "other/prometheus"},
+		"chosen":    {},
+		"not asked": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newCluster(t, services, []string{"monitoring", "other"})
+			server := NewServer()
+			access := cluster.access()
+			switch name {
+			case "chosen":
+				server.Service = "secret-place/prometheus"
+			case "not asked":
+				access.Fixed.Config.Host = "http://127.0.0.1:1"
+			}
+
+			err := server.Discover(t.Context(), access, func(string) {})
+			if err == nil {
+				t.Fatalf("Discover with services %q: no error, want one", services)
+			}
+
+			public := metrics.PublicMessage(err)
+			for _, secret := range []string{"127.0.0.1", "team", "monitoring", "secret-place"} {
+				if strings.Contains(public, secret) {
+					t.Errorf("the public message of %q is %q, want it without %s", err, public, secret)
+				}
 			}
 		})
 	}
