@@ -12,11 +12,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"time"
 
 	"crane.io/crane/internal/component/atomicfile"
@@ -93,8 +93,8 @@ func (m *Migration) location(ctx context.Context) (cluster, path string, err err
 	return cluster, filepath.Join(dir, "crane", "migrations", cluster+".json"), nil
 }
 
-// readStateFile reads a state file; nil if there is none. A file that others may read or write is an error: its content is applied with the rights of
-// the operator.
+// readStateFile reads a state file; nil if there is none. A file that others own, or may read or write, is an error: its content is applied with the
+// rights of the operator.
 func readStateFile(path string) (*stateFile, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,12 +108,27 @@ func readStateFile(path string) (*stateFile, error) {
 		return nil, fmt.Errorf("reading state file %s: it is not a regular file", path)
 	}
 
-	// Windows has no such permissions.
-	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("reading state file %s: others may read or write it (mode %#o); if its content is yours, run chmod 600", path, info.Mode().Perm())
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading state file: %w", err)
+	}
+	defer file.Close()
+
+	// What was opened may have replaced what was found.
+	opened, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("reading state file: %w", err)
 	}
 
-	content, err := os.ReadFile(path)
+	if !os.SameFile(info, opened) {
+		return nil, fmt.Errorf("reading state file %s: it was replaced meanwhile", path)
+	}
+
+	if err := checkPrivate(opened); err != nil {
+		return nil, fmt.Errorf("reading state file %s: %w", path, err)
+	}
+
+	content, err := io.ReadAll(file)
 	if err != nil {
 		return nil, fmt.Errorf("reading state file: %w", err)
 	}

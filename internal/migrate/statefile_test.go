@@ -125,8 +125,15 @@ func TestUnsafeStateFile(t *testing.T) {
 			return errors.Join(os.Rename(path, target), os.Symlink(target, path))
 		}, "not a regular file"},
 		"directory": {func(_ *testing.T, path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, "not a regular file"},
-		"damaged":   {func(_ *testing.T, path string) error { return os.WriteFile(path, []byte("{"), 0o600) }, "reading state file"},
-		"empty":     {func(_ *testing.T, path string) error { return os.WriteFile(path, []byte(`{"version": 1}`), 0o600) }, "incomplete"},
+		"of another user": {func(t *testing.T, path string) error {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give a file to another user, and reads such files")
+			}
+
+			return os.Chown(path, 12345, -1)
+		}, "it is of user 12345"},
+		"damaged": {func(_ *testing.T, path string) error { return os.WriteFile(path, []byte("{"), 0o600) }, "reading state file"},
+		"empty":   {func(_ *testing.T, path string) error { return os.WriteFile(path, []byte(`{"version": 1}`), 0o600) }, "incomplete"},
 		"of another cluster": {func(_ *testing.T, path string) error {
 			content, err := os.ReadFile(path)
 			return errors.Join(err, os.WriteFile(path, []byte(strings.Replace(string(content), "u-cluster", "u-other", 1)), 0o600))
