@@ -93,6 +93,17 @@ func (p *places) startWork(account string) (end func(), err error) {
 	}, nil
 }
 
+// work calls run in a place of an account.
+func (p *places) work(account string, run func() error) error {
+	end, err := p.startWork(account)
+	if err != nil {
+		return err
+	}
+	defer end()
+
+	return run()
+}
+
 // startBody reports whether an account may send one more body.
 func (p *places) startBody(account string) bool {
 	p.mu.Lock()

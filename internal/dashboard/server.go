@@ -296,23 +296,12 @@ func (s *Server) write(path string, answer func(w http.ResponseWriter, r *http.R
 			err = checkCSRF(r, login)
 		}
 		if err == nil {
-			err = s.answerWrite(w, r, login, answer)
+			err = s.places.work(accountOf(login.person), func() error { return answer(w, r) })
 		}
 		if err != nil {
 			sendFailure(w, s.endIfUnauthorized(r, err))
 		}
 	})
-}
-
-// answerWrite answers a request in one of the places of its person.
-func (s *Server) answerWrite(w http.ResponseWriter, r *http.Request, login session, answer func(w http.ResponseWriter, r *http.Request) error) error {
-	end, err := s.places.startWork(accountOf(login.person))
-	if err != nil {
-		return err
-	}
-	defer end()
-
-	return answer(w, r)
 }
 
 // checkCSRF returns an error if a request lacks the CSRF token of its session.
