@@ -120,7 +120,7 @@ func TestSummarize(t *testing.T) {
 	out := Summarize(NewWorklist([]contract.Row{
 		row(contract.StateReady, 10, "Resource"), row(contract.StateReady, -4, "Resource"), row(contract.StateAdopted, 100, "Resource"),
 		row(contract.StateRolledBack, 0, "Resource"), row(contract.StateLearning, 0, "Resource"), row(contract.StateReady, 7, "Replicas"),
-	}, "USD", contract.Origin{}))
+	}, "USD", contract.Origin{}), math.Inf(1))
 	if out.Money.RecoverablePerMonth != 10 || out.Money.NeededPerMonth != 4 {
 		t.Errorf("money = %+v, want 10 recoverable and 4 needed", out.Money)
 	}
@@ -133,6 +133,33 @@ func TestSummarize(t *testing.T) {
 	}
 	if len(out.Top) != 2 || *out.Top[0].SavingPerMonth != 10 || out.Adoption.RolledBack != 1 {
 		t.Errorf("top = %+v, adoption = %+v, want 2 rows, 10 first, and 1 rollback", out.Top, out.Adoption)
+	}
+}
+
+// TestSummarize_Hostile checks that what one namespace writes into the status of its Recommendations adds at most the cost of the cluster to the sums.
+func TestSummarize_Hostile(t *testing.T) {
+	const limit = 1000
+	row := func(namespace string, saving float64) contract.Row {
+		cpu := int64(4000)
+		memory := int64(1 << 30)
+		return contract.Row{
+			Namespace: namespace, Type: "Resource", State: contract.StateReady,
+			SavingPerMonth: &saving, SavedCPUMilli: &cpu, SavedMemoryBytes: &memory,
+		}
+	}
+
+	honest := []contract.Row{row("shop", 100), row("shop", -50)}
+	out := Summarize(NewWorklist(append(slices.Clone(honest), row("evil", -1e11)), "USD", contract.Origin{}), limit)
+	if out.Money.RecoverablePerMonth != 100 || out.Money.NeededPerMonth != limit {
+		t.Errorf("money beside a loss of 1e11 = %+v, want 100 recoverable and %d needed", out.Money, limit)
+	}
+
+	out = Summarize(NewWorklist(append(slices.Clone(honest), row("evil", 1e11), row("evil", 1e11)), "USD", contract.Origin{}), limit)
+	if out.Money.RecoverablePerMonth != limit || out.Money.NeededPerMonth != 50 || out.Money.SavedCPUMilli > 4000 {
+		t.Errorf("money beside savings of 1e11 = %+v, want %d recoverable, 50 needed, and no more CPU than of an honest row", out.Money, limit)
+	}
+	if n := out.Namespaces; len(n) != 2 || n[0].SavingPerMonth != limit || n[1].SavingPerMonth != 50 {
+		t.Errorf("namespaces = %+v, want evil with %d and shop with 50", n, limit)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -51,7 +52,7 @@ func (f *fakeBackend) Worklist(context.Context) (*contract.Worklist, error) {
 func (f *fakeBackend) Overview(ctx context.Context, list *contract.Worklist) (contract.Overview, error) {
 	p, _ := PersonOf(ctx)
 	f.cluster = p.Cluster
-	return Summarize(list), f.err
+	return Summarize(list, math.Inf(1)), f.err
 }
 
 func (f *fakeBackend) Act(_ context.Context, action string, dryRun bool, items []contract.Item) ([]contract.ItemResult, error) {

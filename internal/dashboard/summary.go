@@ -18,8 +18,9 @@ const (
 )
 
 // Summarize returns the overview of a worklist: sums, coverage and what needs attention. Amounts of the whole cluster are added by the
-// backend.
-func Summarize(list *contract.Worklist) contract.Overview {
+// backend. limit is the most that a namespace, and all of them, can save in a month: the cost of the cluster, or infinite. Who may write the status of
+// Recommendations could otherwise make the sums absurd.
+func Summarize(list *contract.Worklist, limit float64) contract.Overview {
 	out := contract.Overview{
 		Origin:     list.Origin,
 		Currency:   list.Currency,
@@ -30,14 +31,14 @@ func Summarize(list *contract.Worklist) contract.Overview {
 		Namespaces: []contract.NamespaceSum{},
 	}
 
-	spaces := map[[2]string]*contract.NamespaceSum{}
+	spaces := map[[2]string]*namespaceSums{}
 	for _, row := range list.Rows {
 		// The other types would count a workload twice.
 		if row.Type == string(analysisv1alpha1.AnalysisTypeResource) {
 			count(&out.Coverage, row)
 			space := spaces[[2]string{row.Cluster, row.Namespace}]
 			if space == nil {
-				space = &contract.NamespaceSum{Cluster: row.Cluster, Namespace: row.Namespace}
+				space = &namespaceSums{NamespaceSum: contract.NamespaceSum{Cluster: row.Cluster, Namespace: row.Namespace}}
 				spaces[[2]string{row.Cluster, row.Namespace}] = space
 			}
 
@@ -46,7 +47,7 @@ func Summarize(list *contract.Worklist) contract.Overview {
 				space.SavingPerMonth += *row.SavingPerMonth
 			}
 
-			addSaving(&out.Money, row)
+			addSaving(&space.money, row)
 		}
 
 		if row.AdoptionType == string(analysisv1alpha1.AdoptionTypeAuto) {
@@ -60,17 +61,52 @@ func Summarize(list *contract.Worklist) contract.Overview {
 		}
 	}
 
-	for _, space := range slices.SortedFunc(maps.Values(spaces), func(a, b *contract.NamespaceSum) int {
+	for _, space := range spaces {
+		space.bound(limit)
+	}
+
+	for _, space := range slices.SortedFunc(maps.Values(spaces), func(a, b *namespaceSums) int {
 		return cmp.Or(cmp.Compare(b.SavingPerMonth, a.SavingPerMonth), cmp.Compare(a.Namespace, b.Namespace))
 	}) {
-		out.Namespaces = append(out.Namespaces, *space)
+		out.Namespaces = append(out.Namespaces, space.NamespaceSum)
+		out.Money.RecoverablePerMonth += space.money.RecoverablePerMonth
+		out.Money.NeededPerMonth += space.money.NeededPerMonth
+		out.Money.SavedCPUMilli += space.money.SavedCPUMilli
+		out.Money.SavedMemoryBytes += space.money.SavedMemoryBytes
 	}
+
+	boundMoney(&out.Money, limit)
 
 	urgency := map[string]int{"error": 0, "warning": 1, "info": 2}
 	slices.SortStableFunc(out.Attention, func(a, b contract.Attention) int { return cmp.Compare(urgency[a.Severity], urgency[b.Severity]) })
 	out.Attention = out.Attention[:min(len(out.Attention), maxAttention)]
 
 	return out
+}
+
+// namespaceSums are the sums of the rows of a namespace.
+type namespaceSums struct {
+	contract.NamespaceSum
+
+	money contract.Money
+}
+
+// bound reduces sums that exceed a limit to it.
+func (n *namespaceSums) bound(limit float64) {
+	n.SavingPerMonth = max(-limit, min(n.SavingPerMonth, limit))
+	boundMoney(&n.money, limit)
+}
+
+// boundMoney reduces monthly amounts that exceed a limit to it, and the resources with them.
+func boundMoney(m *contract.Money, limit float64) {
+	if m.RecoverablePerMonth > limit {
+		share := limit / m.RecoverablePerMonth
+		m.RecoverablePerMonth = limit
+		m.SavedCPUMilli = int64(float64(m.SavedCPUMilli) * share)
+		m.SavedMemoryBytes = int64(float64(m.SavedMemoryBytes) * share)
+	}
+
+	m.NeededPerMonth = min(m.NeededPerMonth, limit)
 }
 
 func count(c *contract.Coverage, row contract.Row) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -43,28 +44,46 @@ type overviewView struct {
 
 // Overview implements dashboard.Backend.
 func (v *overviewView) Overview(ctx context.Context, list *contract.Worklist) (contract.Overview, error) {
-	out := dashboard.Summarize(list)
 	if v.fromFiles() {
-		return out, nil
+		return dashboard.Summarize(list, math.Inf(1)), nil
 	}
 
+	// Costs are shared; a Guard has checked the right to them, and says which one is missing.
+	var costs *allocation.Report
+	var missing error
+	if person, _ := dashboard.PersonOf(ctx); v.Access.Fixed == nil || person.Cluster {
+		costs, _, _, missing = v.costs.costs.Get(ctx, costWindow)
+	}
+
+	out := dashboard.Summarize(list, mostSaved(costs))
 	out.Notes = slices.Clone(out.Notes) // those of the shared worklist
 	out.Missing = map[string]contract.Error{}
 
-	// Costs are shared; a Guard has checked the right to them, and says which one is missing.
-	if person, _ := dashboard.PersonOf(ctx); v.Access.Fixed == nil || person.Cluster {
-		costs, _, _, err := v.costs.costs.Get(ctx, costWindow)
-		if err == nil {
-			setClusterCost(&out.Money, costs)
-			out.CostSource = costSource(costs)
-			out.CostWindowSeconds = int64(costWindow.Seconds())
-		} else {
-			out.Missing[contract.MissingCost] = dashboard.FailureOf(err).Body
-		}
+	switch {
+	case missing != nil:
+		out.Missing[contract.MissingCost] = dashboard.FailureOf(missing).Body
+	case costs != nil:
+		setClusterCost(&out.Money, costs)
+		out.CostSource = costSource(costs)
+		out.CostWindowSeconds = int64(costWindow.Seconds())
 	}
 
 	v.addRecords(ctx, &out)
 	return out, nil
+}
+
+// mostSaved returns the cost of the cluster for a month, which bounds what all can save; infinite if it is not known.
+func mostSaved(costs *allocation.Report) float64 {
+	if costs == nil {
+		return math.Inf(1)
+	}
+
+	monthly := costs.Allocation.Cluster.Total().PerMonth()
+	if monthly <= 0 {
+		return math.Inf(1)
+	}
+
+	return monthly
 }
 
 // addRecords adds what craned keeps in ConfigMaps of its namespace: savings of past days, and OOM kills. They are read with the rights of the
