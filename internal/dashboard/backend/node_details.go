@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
@@ -28,7 +29,9 @@ const (
 	// agentComponent is the source of the events of the node agent; maxNodeEvents are kept for each node, maxEvents read.
 	agentComponent           = "crane-agent"
 	maxNodeEvents, maxEvents = 50, 5000
-	maxPinned                = 50
+	// maxNamespaceEvents are those of the pods of one namespace on a node.
+	maxNamespaceEvents = 10
+	maxPinned          = 50
 )
 
 // nodeDetails adds what is known of the nodes beside their capacity. What the user may not read, or is not installed, is left out with a note.
@@ -143,39 +146,76 @@ func (d nodeDetails) loadPolicy(ctx context.Context) (*nodeload.Policy, error) {
 	return policyfile.Decode([]byte(object.Data[loadPolicyKey]))
 }
 
-// readEvents adds the newest actions of the agent on each node.
+// readEvents adds the newest actions of the agent on each node. Events of nodes are in a namespace of the administrators. Those of pods may be written by
+// whoever has rights in their namespace: they name their pod, and those of one namespace leave room for others.
 func (d nodeDetails) readEvents(ctx context.Context) {
-	var list corev1.EventList
-	if err := d.client.List(ctx, &list, client.MatchingFields{"source": agentComponent}, client.Limit(maxEvents)); err != nil {
+	var ofNodes, ofPods corev1.EventList
+	agents := client.MatchingFields{"source": agentComponent}
+	err := d.client.List(ctx, &ofNodes, client.InNamespace(metav1.NamespaceDefault), agents, client.Limit(maxEvents))
+	if err == nil {
+		err = d.client.List(ctx, &ofPods, agents, client.Limit(maxEvents))
+	}
+	if err != nil {
 		d.note("actions of the agent", err)
 		return
 	}
 
-	if list.Continue != "" {
+	if ofNodes.Continue != "" || ofPods.Continue != "" {
 		d.out.Notes = append(d.out.Notes, "only a part of the events of the agent was read")
 	}
 
-	for i := range list.Items {
-		e := &list.Items[i]
-		n := d.index[e.Source.Host]
-		if n == nil {
-			continue
+	byNode := map[*contract.Node][]agentEvent{}
+	for i := range ofNodes.Items {
+		e := &ofNodes.Items[i]
+		if n := d.index[e.Source.Host]; n != nil && e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == e.Source.Host {
+			byNode[n] = append(byNode[n], newAgentEvent(e))
 		}
-
-		// Events of the newer API have no LastTimestamp.
-		at := e.LastTimestamp.Time
-		if at.IsZero() {
-			at = e.EventTime.Time
-		}
-
-		n.Events = append(n.Events, contract.Mark{At: at.Unix(), Kind: agentAction(e.Reason), Text: eventText(e)})
 	}
 
-	for i := range d.out.Nodes {
-		n := &d.out.Nodes[i]
-		slices.SortStableFunc(n.Events, func(a, b contract.Mark) int { return cmp.Compare(b.At, a.At) })
-		n.Events = n.Events[:min(len(n.Events), maxNodeEvents)]
+	for i := range ofPods.Items {
+		e := &ofPods.Items[i]
+		if n := d.index[e.Source.Host]; n != nil && e.InvolvedObject.Kind == "Pod" {
+			byNode[n] = append(byNode[n], newAgentEvent(e))
+		}
 	}
+
+	for n, all := range byNode {
+		n.Events = newestEvents(all)
+	}
+}
+
+// agentEvent is an event of the agent, with the namespace of its pod; empty for one of the node.
+type agentEvent struct {
+	namespace string
+	mark      contract.Mark
+}
+
+func newAgentEvent(e *corev1.Event) agentEvent {
+	// Events of the newer API have no LastTimestamp.
+	at := e.LastTimestamp.Time
+	if at.IsZero() {
+		at = e.EventTime.Time
+	}
+
+	return agentEvent{e.InvolvedObject.Namespace, contract.Mark{At: at.Unix(), Kind: agentAction(e.Reason), Text: eventText(e)}}
+}
+
+// newestEvents returns the newest events of a node, of the pods of one namespace at most a part.
+func newestEvents(all []agentEvent) []contract.Mark {
+	slices.SortStableFunc(all, func(a, b agentEvent) int { return cmp.Compare(b.mark.At, a.mark.At) })
+	counts := map[string]int{}
+	var out []contract.Mark
+	for _, e := range all {
+		if e.namespace != "" {
+			counts[e.namespace]++
+		}
+
+		if len(out) < maxNodeEvents && counts[e.namespace] <= maxNamespaceEvents {
+			out = append(out, e.mark)
+		}
+	}
+
+	return out
 }
 
 // agentAction groups the reasons of events of the agent.
