@@ -67,6 +67,11 @@ func (v *costView) readCosts(ctx context.Context, window time.Duration) (*alloca
 		return nil, historyFailure(err)
 	}
 
+	// The address of Prometheus is for administrators.
+	if v.Personal.Personal() {
+		found.Sources.History = "Prometheus"
+	}
+
 	return found, nil
 }
 

@@ -94,6 +94,11 @@ func (v *clusterHistory) compute(ctx context.Context, target contract.Target) (*
 	}
 
 	v.keepServer(c.Prometheus)
+	// The address of Prometheus is for administrators.
+	if v.Personal.Personal() {
+		found.Sources.History = "Prometheus"
+	}
+
 	return found, nil
 }
 

@@ -31,7 +31,7 @@ func newStatusView(a *viewAccess, worklist *worklistView) *statusView {
 func (v *statusView) Cluster(ctx context.Context) contract.Cluster {
 	found, _, stale, err := v.cluster.Get(ctx)
 	if err != nil {
-		return contract.Cluster{Name: v.ClusterName, Currency: v.Prices.Currency, Error: err.Error()}
+		return contract.Cluster{Name: v.ClusterName, Currency: v.Prices.Currency, Error: dashboard.FailureOf(err).Body.Message}
 	}
 
 	out := *found
@@ -142,7 +142,7 @@ func (v *statusView) Health(ctx context.Context) (contract.Health, error) {
 	_, at, stale, err := v.worklist.objects.Get(ctx)
 	switch {
 	case err != nil:
-		out.Server = append(out.Server, contract.Check{Name: "recommendations", Status: string(installation.Warn), Detail: err.Error()})
+		out.Server = append(out.Server, contract.Check{Name: "recommendations", Status: string(installation.Warn), Detail: dashboard.FailureOf(err).Body.Message})
 	case stale != "":
 		out.Server = append(out.Server, contract.Check{Name: "recommendations", Status: string(installation.Warn), Detail: stale})
 	default:

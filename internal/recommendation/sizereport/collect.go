@@ -226,7 +226,8 @@ func (c *Collector) probe(ctx context.Context, source *prometheus.Source, progre
 
 	missing, none := historyserver.MissingRequired(found)
 	if none {
-		return fmt.Errorf("%s responds, but required metrics are missing: %s", c.Prometheus.Name(), strings.Join(missing, "; "))
+		lack := "responds, but required metrics are missing: " + strings.Join(missing, "; ")
+		return metrics.WithPublicMessage(errors.New(c.Prometheus.Name()+" "+lack), "Prometheus "+lack)
 	}
 
 	for _, m := range missing {
