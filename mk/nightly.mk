@@ -44,6 +44,10 @@ fuzz: ## Run every fuzz target for FUZZTIME
 dirty: ## Print the share of right recommendations from damaged series by kind of fault, for an hour; ARGS="10m" for less
 	@CRANE_DIRTY=$(or $(ARGS),1h) $(GO) test -count=1 -timeout 0 -v -run TestDirtySeries ./test/dirty
 
+.PHONY: messy
+messy: $(BIN)/controlplane ## Adopt random workloads in random namespaces while random events happen, for an hour, and check that it does no harm; ARGS="5m" for less, SEED=N CASE=M repeats a case
+	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_MESSY=$(or $(ARGS),1h) CRANE_MESSY_SEED=$(SEED) CRANE_MESSY_CASE=$(CASE) $(GO) test -count=1 -timeout 0 -v -run '^TestMessy$$' ./test/integration/messy
+
 .PHONY: nightly
 nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the race detector, unused rights, Karpenter's simulation, emulated machines, CRI-O, Crane by its chart on real nodes, and fuzzing
 	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...
@@ -59,5 +63,6 @@ nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the r
 	$(MAKE) images
 	cd hack/images && CRANE_REPRODUCIBLE='$(IMAGES)' $(GO) test -count=1 -timeout 90m -run 'TestReproducible|TestDockerfile' .
 	CRANE_HPA_CASES=2000000 $(GO) test -count=1 -timeout 60m -run '^TestHPA(Calculator|Controller)$$' ./internal/autoscaling/controller/ehpa
+	$(MAKE) messy ARGS=20m
 	$(MAKE) fuzz FUZZTIME=1m
 	$(MAKE) vulncheck audit-web
