@@ -79,6 +79,31 @@ func TestDecide_EffectiveRequest(t *testing.T) {
 	}
 }
 
+// TestDecide_EffectiveRequestWaits checks that each reason to lower nothing also delays a request that the template does not say, which must not
+// count as a raise.
+func TestDecide_EffectiveRequestWaits(t *testing.T) {
+	for name, obstruct := range map[string]func(*Input){
+		"window":       func(in *Input) { in.Allowance.WindowClosed = "no maintenance window is open" },
+		"budget":       func(in *Input) { in.Allowance.BudgetSpent = "the budget is spent" },
+		"stale":        func(in *Input) { in.Stale = "the last evaluation of the recommendation failed" },
+		"roll-out":     func(in *Input) { in.RolloutInProgress = true },
+		"pod unready":  func(in *Input) { in.Pods[7].Ready = false },
+		"recent kill":  func(in *Input) { in.Signals.KilledAt = in.Now },
+		"missing pods": func(in *Input) { in.Creation = Creation{Missing: 1, RefusedAt: in.Now, Message: "denied"} },
+	} {
+		for _, limited := range []bool{true, false} {
+			b := effectiveFixture(t, limited)
+			original := b.in.Pods[0].size()
+			obstruct(&b.in)
+			b.wait(3 * time.Minute)
+
+			if got := b.sizes(); got[original.String()] != len(b.in.Pods) || len(b.events) > 0 {
+				t.Errorf("%s, limit in the template %t: pods have %v after events %v, want %s and none", name, limited, got, b.events, original)
+			}
+		}
+	}
+}
+
 // TestDecide_EffectiveScalePoint checks that the usage at which an autoscaler adds pods stays: 60 % of two cores.
 func TestDecide_EffectiveScalePoint(t *testing.T) {
 	b := effectiveFixture(t, true)
