@@ -247,6 +247,8 @@ func TestInventory(t *testing.T) {
 		customNamed(rolloutKind, "ns", "canary", map[string]any{"replicas": int64(2), "template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "app"}}}}}),
 		owned(pod("ghost-a"), rolloutKind.GroupVersion().String(), "Rollout", "ghost"),
 		job("once"), owned(pod("once-a"), "batch/v1", "Job", "once"),
+		owned(&corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cart-4"}}, "apps.openshift.io/v1", "DeploymentConfig", "cart"),
+		owned(pod("cart-4-a"), "v1", "ReplicationController", "cart-4"),
 		owned(pod("static"), "v1", "Node", "n1"), pod("bare"),
 		&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "night"}},
 	)
@@ -264,6 +266,7 @@ func TestInventory(t *testing.T) {
 	// ghost is deleted or not readable: one of its pods has the containers.
 	want := map[string]int{
 		"ns/Deployment/web": 3, "ns/CronJob/night": 0, "ns/Rollout/canary": 1, "ns/Rollout/ghost": 3, "ns/Job/once": 3, "ns/Pod/bare": 3,
+		"ns/DeploymentConfig/cart": 3,
 	}
 
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -137,9 +137,10 @@ func (w Workload) Container(name string) (Container, bool) {
 	return Container{}, false
 }
 
-// Owners resolves a pod to the workload that it belongs to: the controller of the pod, and where that is a ReplicaSet or a Job,
-// the controller of that one (Deployment, CronJob, or a custom kind). The walk ends there, because this is the object whose pod
-// template created the pod, and because Prometheus has no more (kube_pod_owner, kube_replicaset_owner, kube_job_owner), so that
+// Owners resolves a pod to the workload that it belongs to: the controller of the pod, and where that is a ReplicaSet, a Job or a
+// ReplicationController, the controller of that one (Deployment, CronJob, or a custom kind). The walk ends there, because this is the object whose pod
+// template created the pod, and because Prometheus has no more (kube_pod_owner, kube_replicaset_owner, kube_job_owner,
+// kube_replicationcontroller_owner), so that
 // both sources agree on the workload.
 //
 // The zero value is ready; it is not safe for concurrent use while Add is called.
@@ -147,7 +148,7 @@ type Owners struct {
 	owners map[Ref]Ref
 }
 
-// Add records the controller of a ReplicaSet or a Job. Objects of other kinds and those without a controller need not be added.
+// Add records the controller of a ReplicaSet, a Job or a ReplicationController. Objects of other kinds and those without a controller need not be added.
 func (o *Owners) Add(kind string, obj metav1.Object) {
 	ref := metav1.GetControllerOfNoCopy(obj)
 	if ref == nil {
