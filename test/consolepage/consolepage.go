@@ -27,7 +27,8 @@ var (
 	consoleBlock = regexp.MustCompile("(?sm)^ *```console\n(.*?)^ *```")
 	// A digest is the last part of the name of an object.
 	digest = regexp.MustCompile(`\b[0-9a-f]{10}\b`)
-	number = regexp.MustCompile(`[-+]?\d+(?:[.,:]\d+)*[A-Za-z%]*`)
+	number = regexp.MustCompile(`(?:\d+(?:[.,:]\d+)*[A-Za-z%]*)+`)
+	sign   = regexp.MustCompile(`(^|\s)[-+]0`)
 )
 
 // Blocks returns the console blocks of a page. A line that ends with a backslash continues on the next one.
@@ -76,8 +77,7 @@ func (c Command) Missing(answer string) []string {
 
 	var missing []string
 	for _, printed := range c.Answer {
-		pattern := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(shape(printed)), regexp.QuoteMeta(omitted), ".*") + "$")
-		i := slices.IndexFunc(lines, pattern.MatchString)
+		i := slices.IndexFunc(lines, pattern(printed).MatchString)
 		if i < 0 {
 			missing = append(missing, printed)
 			continue
@@ -89,10 +89,26 @@ func (c Command) Missing(answer string) []string {
 	return missing
 }
 
+// pattern matches the shapes of the lines for which a printed line stands.
+func pattern(printed string) *regexp.Regexp {
+	text := regexp.QuoteMeta(shape(printed))
+	mark := regexp.QuoteMeta(omitted)
+	text = strings.ReplaceAll(text, " "+mark, ".*")
+	text = strings.ReplaceAll(text, mark, ".*")
+
+	// An omitted beginning may be empty.
+	if rest, ok := strings.CutPrefix(text, ".* "); ok {
+		text = "(?:.* )?" + rest
+	}
+
+	return regexp.MustCompile("^" + text + "$")
+}
+
 // shape returns a line without what differs between two runs.
 func shape(line string) string {
 	line = digest.ReplaceAllString(line, "0")
 	line = number.ReplaceAllString(line, "0")
+	line = sign.ReplaceAllString(line, "${1}0")
 
 	return strings.Join(strings.Fields(line), " ")
 }

@@ -20,7 +20,7 @@ type kindLimits struct {
 
 var (
 	languageLimits = []kindLimits{
-		{folder: "tutorials", average: 13.8, longest: 40},
+		{folder: "tutorials", average: 13, longest: 30},
 		{folder: "how-to", average: 13.5, longest: 40},
 		{folder: "explanation", average: 15, longest: 40, page: 1500},
 		{folder: "reference", average: 15, longest: 40},

@@ -155,6 +155,7 @@ func TestAlertsAreQuiet(t *testing.T) {
 			t.Errorf("alerts fired: %v, want %v", fired, want)
 		}
 
+		checkFaults(t, s.output())
 		s.interrupt(t)
 	})
 }

@@ -11,38 +11,42 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"crane.io/crane/test/consolepage"
 )
 
-// tutorialData is the data directory that the tutorial names.
-const tutorialData = "/tmp/crane-playground"
+const (
+	// tutorialData is the data directory that the tutorial names.
+	tutorialData = "/tmp/crane-playground"
+
+	faultsDemo = `make playground ARGS="--demo faults"`
+)
 
 // TestFirstHour runs the commands of docs/tutorials/first-hour.md as printed, in one shell, up to the demonstrations, which have tests of
-// their own. Each command must succeed, print nothing twice to copy from, and leave no Warning event of Crane.
+// their own, and then those of docs/tutorials/first-day-on-a-cluster.md that need no installation. Each command must succeed, print what the
+// page shows, and leave no Warning event of Crane.
 func TestFirstHour(t *testing.T) {
-	page, err := os.ReadFile("../../docs/tutorials/first-hour.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	text, demos, found := strings.Cut(string(page), "## 7. Watch demonstrations")
+	text, demos, found := strings.Cut(tutorial(t, "first-hour.md"), "## 7. Watch demonstrations")
 	if !found || !strings.Contains(demos, "--demo all") {
 		t.Fatal("the section with the demonstrations is missing, want one with --demo all")
 	}
 
-	commands := printedCommands(text)
+	commands := consolepage.Commands(text)
 	const first = `make playground ARGS="--data-dir ` + tutorialData + `"`
-	if len(commands) < 15 || commands[0] != first {
+	if len(commands) < 15 || commands[0].Line != first {
 		t.Fatalf("commands %q, want %s first", commands, first)
 	}
 
 	started := time.Now()
 	s := start(t) // make builds the binaries, which CRANE_BIN has
 	t.Logf("%.1f s from the start to the first recommendations", time.Since(started).Seconds())
-	s.shell(t, commands[1:])
+	checkAnswer(t, commands[0], s.output())
+	s.shell(t, slices.Concat(commands[1:], firstDayCommands(t)))
 
 	var events struct {
 		Items []struct {
@@ -76,22 +80,63 @@ func TestFirstHour(t *testing.T) {
 	s.interrupt(t)
 }
 
-// printedCommands returns the commands of the console blocks of a page.
-func printedCommands(page string) []string {
-	var commands []string
-	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(page, -1) {
-		for line := range strings.Lines(block[1]) {
-			if command, ok := strings.CutPrefix(line, "$ "); ok {
-				commands = append(commands, strings.TrimSpace(command))
-			}
+// tutorial returns the text of a tutorial.
+func tutorial(t *testing.T, name string) string {
+	t.Helper()
+
+	page, err := os.ReadFile("../../docs/tutorials/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return string(page)
+}
+
+// firstDayCommands returns the commands of the tutorial about the first day that read the cluster: builds and installations have tests of their own.
+func firstDayCommands(t *testing.T) []consolepage.Command {
+	t.Helper()
+
+	var commands []consolepage.Command
+	for _, c := range consolepage.Commands(tutorial(t, "first-day-on-a-cluster.md")) {
+		if strings.HasPrefix(c.Line, "make ") || strings.HasPrefix(c.Line, "helm ") {
+			continue
 		}
+
+		c.Line = strings.TrimPrefix(c.Line, "bin/")
+		commands = append(commands, c)
+	}
+
+	if len(commands) < 7 {
+		t.Fatalf("%d commands of the first day read the cluster, want 7 or more: %v", len(commands), commands)
 	}
 
 	return commands
 }
 
-// shell runs commands in one shell in the directory of the repository, and logs how long each takes.
-func (s *session) shell(t *testing.T, commands []string) {
+// checkAnswer compares the answer that a page prints with the real one.
+func checkAnswer(t *testing.T, command consolepage.Command, answer string) {
+	t.Helper()
+
+	if missing := command.Missing(answer); len(missing) > 0 {
+		t.Errorf("$ %s answers\n%s\nwant lines of the shape of these, as the page prints:\n%s", command.Line, answer, strings.Join(missing, "\n"))
+	}
+}
+
+// checkFaults compares what the demonstration of faults printed with the tutorial.
+func checkFaults(t *testing.T, output string) {
+	t.Helper()
+
+	commands := consolepage.Commands(tutorial(t, "first-hour.md"))
+	i := slices.IndexFunc(commands, func(c consolepage.Command) bool { return c.Line == faultsDemo })
+	if i < 0 {
+		t.Fatalf("the tutorial has no command %s", faultsDemo)
+	}
+
+	checkAnswer(t, commands[i], output)
+}
+
+// shell runs commands in one shell in the directory of the repository, logs how long each takes, and compares their answers.
+func (s *session) shell(t *testing.T, commands []consolepage.Command) {
 	t.Helper()
 
 	reports := t.TempDir()
@@ -100,8 +145,7 @@ func (s *session) shell(t *testing.T, commands []string) {
 
 	paths := strings.NewReplacer(tutorialData, s.state, "/tmp/", reports+"/")
 	for i, c := range commands {
-		c = paths.Replace(c)
-		fmt.Fprintf(&script, "echo '##' %d\nSECONDS=0\n%s || { echo \"exit code $?\"; exit 1; }\necho \"## $SECONDS s\"\n", i, c)
+		fmt.Fprintf(&script, "echo '##' %d\nSECONDS=0\n%s || { echo \"exit code $?\"; exit 1; }\necho \"## $SECONDS s\"\n", i, paths.Replace(c.Line))
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -117,7 +161,8 @@ func (s *session) shell(t *testing.T, commands []string) {
 
 	answers := regexp.MustCompile(`(?m)^## \d+$`).Split(string(out), -1)[1:]
 	for i, answer := range answers {
-		t.Logf("$ %s%s", commands[i], answer)
+		t.Logf("$ %s%s", commands[i].Line, answer)
+		checkAnswer(t, commands[i], answer)
 	}
 
 	if err != nil || len(answers) != len(commands) {

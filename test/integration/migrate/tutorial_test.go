@@ -6,13 +6,14 @@ package migrate_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"crane.io/crane/test/consolepage"
 )
 
-// TestTutorial runs the commands of docs/tutorials/migrate-from-gocrane.md as printed.
+// TestTutorial runs the commands of docs/tutorials/migrate-from-gocrane.md as printed, and compares their answers with the page.
 func TestTutorial(t *testing.T) {
 	needsFixtures(t)
 	f := newFixture(t)
@@ -27,20 +28,31 @@ func TestTutorial(t *testing.T) {
 
 	t.Chdir(t.TempDir())
 	before := f.snapshot()
-	commands := regexp.MustCompile(`(?m)^\$ crane (.*)$`).FindAllStringSubmatch(string(page), -1)
+	commands := consolepage.Commands(string(page))
 
-	codes := []int{4, 0, 0, 0, 4, 0, 0, 0, 0}
+	codes := []int{4, 0, 0, 0, 4, 0, 0, 0, 0, 3}
 	if len(commands) != len(codes) {
 		t.Fatalf("%d commands, want %d", len(commands), len(codes))
 	}
 
 	for i, c := range commands {
-		out, errOut, code := f.crane(f.control.Kubeconfig(), strings.Fields(c[1])...)
-		if code != codes[i] {
-			t.Fatalf("crane %s: exit code %d, want %d as on the page: %s%s", c[1], code, codes[i], out, errOut)
+		arguments, ok := strings.CutPrefix(c.Line, "crane ")
+		if !ok {
+			t.Fatalf("command %q, want one of crane", c.Line)
 		}
 
-		if c[1] == "migrate undo" {
+		out, errOut, code := f.crane(f.control.Kubeconfig(), strings.Fields(arguments)...)
+		t.Logf("$ %s\n%s%s", c.Line, out, errOut)
+
+		if code != codes[i] {
+			t.Fatalf("%s: exit code %d, want %d as on the page: %s%s", c.Line, code, codes[i], out, errOut)
+		}
+
+		if missing := c.Missing(out + "\n" + errOut); len(missing) > 0 {
+			t.Errorf("$ %s answers\n%s%s\nwant lines of the shape of these, as the page prints:\n%s", c.Line, out, errOut, strings.Join(missing, "\n"))
+		}
+
+		if arguments == "migrate undo" {
 			f.settle()
 			f.compare("undo", before)
 		}
