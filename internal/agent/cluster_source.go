@@ -56,7 +56,7 @@ type ClusterOptions struct {
 func (o *ClusterOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Rules, "rules", o.Rules, "File with NodeQOS, PodQOS and AvoidanceActions as YAML documents, instead of those of the API server.")
 	fs.StringVar(&o.Pods, "pods", o.Pods, "File with the node's pods, as printed by kubectl get pods -o yaml, without an API server.")
-	fs.DurationVar(&o.StartSpread, "start-spread", o.StartSpread, "Longest random wait before the first request to the API server, so that the agents of many nodes do not start at once; 0 for none.")
+	fs.DurationVar(&o.StartSpread, "start-spread", o.StartSpread, "Maximum random delay before the first request to the API server, so that the agents of many nodes do not start at once; 0 for none.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig of the API server with the node, its pods and the rules; empty for that of the agent's own cluster, if any.")
 	fs.StringVar(&o.NodeName, "hostname-override", o.NodeName, "Name of the node; by default $NODE_NAME, else the host's name.")
 	fs.StringVar(&o.NodeLabels, "node-labels", o.NodeLabels, "Labels of the node, as in pool=mixed,zone=a, without an API server. Empty for unknown: every NodeQOS applies.")

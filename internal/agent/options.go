@@ -127,7 +127,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.SetNormalizeFunc(deprecatedflags.NormalizeDashes)
 	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun, "Change nothing except the Node's feature annotation, and not even that with --once.")
 	fs.BoolVar(&o.CleanUp, "cleanup", o.CleanUp, "Undo what agents that ended have changed on this node, remove --state-dir, and exit. No other agent may run on the node.")
-	fs.BoolVar(&o.Once, "once", o.Once, "Observe the host for one --collect-interval, print the measurements and what the rules would do, and exit.")
+	fs.BoolVar(&o.Once, "once", o.Once, "Observe the host for one --collect-interval, print the measurements and the planned actions of the rules, and exit.")
 	fs.StringSliceVar(&o.Enforce, "enforce", o.Enforce, "Kinds of actions to execute; all others are only reported: "+strings.Join(enforceKindNames(), ", ")+".")
 	fs.StringVar(&o.StateDir, "state-dir", o.StateDir, "Directory of the journal of changes, on a disk that outlives the process.")
 	fs.StringVar(&o.PolicyConfig, "policy-config-path", o.PolicyConfig, "File of the scheduler's policy with the water marks below which no pod is evicted; empty for none.")
@@ -137,7 +137,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Scenario, "scenario", o.Scenario, "File with a scenario of pressure on a simulated node to run in virtual time; the host is not read.")
 	fs.StringVar(&o.Record, "record", o.Record, "File for a recording of all measurements for --replay. It has the names and the use of pods, but not their environment variables. Empty for none.")
 	fs.Int64Var(&o.RecordBytes, "record-max-bytes", o.RecordBytes, "Size in bytes at which the recording is rotated to FILE.1.")
-	fs.StringVar(&o.Replay, "replay", o.Replay, "Recording to replay with its own rules or those of --rules: prints what they would have done. The host is not read.")
+	fs.StringVar(&o.Replay, "replay", o.Replay, "Recording to replay with its own rules or those of --rules. It prints their planned actions. The host is not read.")
 	fs.StringVarP(&o.Output, "output", "o", o.Output, "Format of the output of --once: table or json.")
 	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "Address of /health-check, /healthz, /readyz and /metrics; empty or 0 for none.")
 	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure,
@@ -145,7 +145,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 	fs.BoolVar(&o.Profiling, "enable-profiling", o.Profiling, "Serve /debug/pprof at --bind-address as well.")
 	fs.DurationVar(&o.MaxInactivity, "max-inactivity", o.MaxInactivity, "Time without activity of a part of the agent after which health checks fail, at least 10s.")
-	fs.DurationVar(&o.StopTimeout, "stop-timeout", o.StopTimeout, "Time the agent may take to stop and undo its changes, at least 1s.")
+	fs.DurationVar(&o.StopTimeout, "stop-timeout", o.StopTimeout, "Timeout to stop and undo the agent's changes, at least 1s.")
 	fs.DurationVar(&o.RestartGrace, "restart-grace-period", o.RestartGrace, "Time for which limits, taint and exclusive CPUs stay when the agent ends and its DaemonSet starts another one, up to 30m; 0 to undo them at every end.")
 	fs.StringVar(&o.KubeletRoot, "kubelet-root-path", o.KubeletRoot, "Directory of the kubelet, below --host-root.")
 	fs.StringVar(&o.PodGroup, "pod-cgroup", o.PodGroup, "Cgroup of all pods, relative to the hierarchies, such as k8s.slice/k8s-kubepods.slice. If empty, it is detected by the kubelet's cgroupRoot and cgroupDriver.")

@@ -67,7 +67,7 @@ func addKubernetesFlags(fs *pflag.FlagSet, k *clusteraccess.Access) {
 
 // addCranedNamespaceFlag adds the flag of the namespace whose objects are Crane's.
 func addCranedNamespaceFlag(fs *pflag.FlagSet, namespace *string) {
-	fs.StringVar(namespace, "craned-namespace", installation.DefaultNamespace, "namespace of Crane; what looks like Crane in others is ignored")
+	fs.StringVar(namespace, "craned-namespace", installation.DefaultNamespace, "namespace of Crane; similar objects in other namespaces are ignored")
 }
 
 // addPrometheusFlags adds the flags of the address and the credentials of Prometheus.

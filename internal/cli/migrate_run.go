@@ -55,7 +55,7 @@ func (o *migrateOptions) addChoices(fs *pflag.FlagSet) {
 	fs.StringVar(&o.manifests, "manifests", "", "file with the manifests of Crane from helm template or kustomize, in place of the built-in ones")
 	fs.StringVar(&o.choices.ImageRegistry, "image-registry", "", "registry and path before the names of the images in the built-in manifests")
 	fs.StringVar(&o.choices.ImageTag, "image-tag", "", "tag of the images in the built-in manifests (default: the version of crane)")
-	fs.StringVar(&o.choices.EVPA, "evpa", "", "what becomes of EffectiveVerticalPodAutoscalers that gocrane ignored and Crane acts on: off or act")
+	fs.StringVar(&o.choices.EVPA, "evpa", "", "mode of EffectiveVerticalPodAutoscalers that gocrane ignored and Crane acts on: off or act")
 	fs.StringVar(&o.choices.ExternalMetrics, "external-metrics", "", "where another adapter serves external metrics: keep or take")
 }
 

@@ -42,10 +42,10 @@ func newAdoption() Adoption {
 
 func (a *Adoption) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&a.DryRun, "adoption-dry-run", a.DryRun,
-		"Say in the status of Recommendations with adoptionType Auto what would be sent, and send nothing.")
+		"Dry run: record planned changes in status.adoption.dryRun and apply none.")
 	fs.DurationVar(&a.ReactionInterval, "adoption-reaction-interval", a.ReactionInterval,
-		"Time between two readings of the CPU usage by which pods of calibrated workloads with adoptionType Auto are raised within the day: "+
-			"one query for each of their namespaces. 0: no reaction. Above 1m, recommendations are calibrated as without it.")
+		"Interval at which the CPU usage of calibrated workloads with adoptionType Auto is read, to raise their pods within the day: "+
+			"one query per namespace. 0 turns the reaction off. Above 1m, recommendations are calibrated without it.")
 	a.AddFlags(fs)
 }
 

@@ -53,30 +53,30 @@ func (a *Autoscaling) addFlags(fs *pflag.FlagSet) {
 	// Metadata that an HPA gets from its EffectiveHorizontalPodAutoscaler.
 	p := &a.Propagation
 	fs.StringSliceVar(&p.LabelPrefixes, "ehpa-propagation-label-prefixes", p.LabelPrefixes,
-		"Prefixes of labels of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
+		"Prefixes of labels that are copied from an EffectiveHorizontalPodAutoscaler to its HPA.")
 	fs.StringSliceVar(&p.AnnotationPrefixes, "ehpa-propagation-annotation-prefixes", p.AnnotationPrefixes,
-		"Prefixes of annotations of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
+		"Prefixes of annotations that are copied from an EffectiveHorizontalPodAutoscaler to its HPA.")
 	fs.StringSliceVar(&p.Labels, "ehpa-propagation-labels", p.Labels,
-		"Labels of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
+		"Labels that are copied from an EffectiveHorizontalPodAutoscaler to its HPA.")
 	fs.StringSliceVar(&p.Annotations, "ehpa-propagation-annotations", p.Annotations,
-		"Annotations of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
+		"Annotations that are copied from an EffectiveHorizontalPodAutoscaler to its HPA.")
 
 	fs.BoolVar(&a.LocalTime, "ehpa-cron-local-time", a.LocalTime,
 		"Evaluate cron schedules without a time zone in the local one, as gocrane does, instead of UTC. Set it as for metric-adapter.")
 	fs.DurationVar(&a.Probe, "ehpa-metrics-probe-interval", a.Probe,
-		"Time between two looks at whether the cluster serves the metric with the forecasts.")
+		"Interval at which the availability of the forecast metric is checked.")
 	fs.DurationVar(&a.Grace, "ehpa-metrics-grace", a.Grace,
-		"Time for which that metric may be away before it is taken from HPAs; until then they hold their replicas.")
+		"Grace period of an unavailable forecast metric before it is removed from HPAs. Until then HPAs keep their replicas.")
 
 	// Where prometheus-adapter's rules are: in a file, or in a key of a ConfigMap.
 	r := &a.Rules
 	fs.StringVar(&r.File, "prometheus-adapter-config", r.File,
-		"File with prometheus-adapter's configuration, whose rules say the PromQL of metrics that are forecast. It is followed.")
+		"File with prometheus-adapter's configuration. Its rules define the PromQL of forecast metrics. It is reloaded when it changes.")
 	fs.StringVar(&r.Namespace, "prometheus-adapter-configmap-namespace", r.Namespace, "Namespace of a ConfigMap with that configuration.")
 	fs.StringVar(&r.Name, "prometheus-adapter-configmap-name", r.Name, "Name of the ConfigMap.")
 	fs.StringVar(&r.Key, "prometheus-adapter-configmap-key", r.Key, "Key of the configuration in the ConfigMap.")
 	fs.StringVar(&r.ExtensionLabels, "prometheus-adapter-extension-labels", r.ExtensionLabels,
-		"Label matchers for each query that a rule gives, as k=v,k2=v2.")
+		"Label matchers that are added to each query of a rule, as k=v,k2=v2.")
 	fs.DurationVar(&r.MaxAge, "metrics-max-age", r.MaxAge,
 		"Maximum age of the newest sample of a series that a rule finds, as for metric-adapter. 0: series with a value now.")
 }

@@ -41,7 +41,7 @@ func (d *Diagnostics) addFlags(fs *pflag.FlagSet) {
 		"Host and port of an OpenTelemetry collector, for OTLP over gRPC without TLS: best on the node. Gets traces of passes, forecasts and adoptions, which name "+
 			"workloads. Empty: no traces.")
 	fs.Int32Var(&d.TracingSamplingRatePerMillion, "tracing-sampling-rate-per-million", d.TracingSamplingRatePerMillion,
-		"Number of traces that are exported of a million.")
+		"Number of exported traces per million.")
 }
 
 func (d *Diagnostics) validate(secure bool) field.ErrorList {

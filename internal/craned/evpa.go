@@ -31,9 +31,9 @@ func newVerticalAutoscaling() VerticalAutoscaling {
 
 func (v *VerticalAutoscaling) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&v.Every, "evpa-interval", v.Every,
-		"Time between two looks at the EffectiveVerticalPodAutoscalers of a namespace.")
+		"Interval at which the EffectiveVerticalPodAutoscalers of a namespace are evaluated.")
 	fs.DurationVar(&v.Fresh, "evpa-history-interval", v.Fresh,
-		"Time for which what was read of the use of their workloads counts before it is read anew.")
+		"Maximum age of the usage history of their workloads before it is read again.")
 }
 
 func (v *VerticalAutoscaling) validate() field.ErrorList {

@@ -62,19 +62,19 @@ func newNodeLoad() NodeLoad {
 
 func (n *NodeLoad) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&n.PolicyFile, "policy-config-path", n.PolicyFile,
-		"File of kind DynamicSchedulerPolicy, followed. Where the default does not exist the built-in policy is used.")
+		"File of kind DynamicSchedulerPolicy, reloaded when it changes. If the default file does not exist, the built-in policy is used.")
 	fs.StringSliceVar(&n.Labels, "node-load-labels", n.Labels,
 		"Labels of series that name a node, by its name or internal IP, with or without a port; the first that matches counts.")
 	fs.Float64Var(&n.Material, "node-load-material-change", n.Material,
-		"Change of a load, as a fraction of the node's capacity, from which it is written before it expires.")
+		"Minimum change of a load that is written before the old value expires, as a fraction of the node's capacity.")
 
 	fs.StringVar(&n.TimeZone, "node-load-time-zone", n.TimeZone,
 		"Time zone of the times in annotations, such as Asia/Shanghai, for readers and writers of gocrane. Empty: UTC.")
-	fs.Float32Var(&n.APIQPS, "node-load-api-qps", n.APIQPS, "Patches of nodes per second, beside --api-qps.")
-	fs.IntVar(&n.Workers, "node-load-workers", n.Workers, "Nodes that are patched at once.")
+	fs.Float32Var(&n.APIQPS, "node-load-api-qps", n.APIQPS, "Maximum number of node patches per second, in addition to --api-qps.")
+	fs.IntVar(&n.Workers, "node-load-workers", n.Workers, "Maximum number of nodes that are patched at once.")
 	fs.Float64Var(&n.TaintAbove, "node-load-taint-above", n.TaintAbove,
 		"Share of the water mark schedule, such as 0.9, above which nodes get a NoSchedule taint that node autoscalers see. 0: nodes are not tainted.")
-	fs.BoolVar(&n.DryRun, "node-load-dry-run", n.DryRun, "Log what would be written on nodes, and write nothing.")
+	fs.BoolVar(&n.DryRun, "node-load-dry-run", n.DryRun, "Dry run: log the planned annotations of nodes and write none.")
 }
 
 func (n *NodeLoad) validate() field.ErrorList {

@@ -42,7 +42,7 @@ func newOOM() OOM { return OOM{MaxRecords: 10_000} }
 
 func (o *OOM) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.MaxRecords, "oom-record-max-number", o.MaxRecords,
-		"OOM kills that are kept; the oldest go first. They also have to fit in a ConfigMap, about 3000 do.")
+		"Maximum number of recorded OOM kills; the oldest are dropped first. A ConfigMap has space for about 3000.")
 }
 
 func (o *OOM) validate() field.ErrorList {

@@ -159,11 +159,11 @@ func NewOptions() *Options {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.SetNormalizeFunc(deprecatedflags.NormalizeDashes)
 	fs.StringVar(&o.ConfigFile, configFlag, o.ConfigFile,
-		"YAML file with values of flags, keyed by their names. What the command line sets wins.")
+		"YAML file with values of flags, keyed by their names. The command line takes precedence.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
 		"Kubeconfig to reach the API server with. Empty: the service account in a cluster, else the usual loading rules.")
-	fs.Float32Var(&o.APIQPS, "api-qps", o.APIQPS, "Requests per second to the API server, on average.")
-	fs.IntVar(&o.APIBurst, "api-burst", o.APIBurst, "Requests to the API server at once.")
+	fs.Float32Var(&o.APIQPS, "api-qps", o.APIQPS, "Average number of requests to the API server per second.")
+	fs.IntVar(&o.APIBurst, "api-burst", o.APIBurst, "Maximum burst of requests to the API server.")
 
 	o.addMetricsFlags(fs)
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
@@ -171,37 +171,37 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay,
 		"Time to keep serving, with a failing /readyz, after a termination signal, so that the API server stops sending webhook requests.")
 	fs.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", o.ShutdownTimeout,
-		"Time that running work gets to end after a signal to stop.")
+		"Grace period for running work after a termination signal.")
 
 	fs.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled,
-		"Let only the replica that holds the lease run the controllers.")
+		"Run the controllers only on the replica that holds the lease.")
 	fs.DurationVar(&o.LeaderElection.LeaseDuration, "lease-duration", o.LeaderElection.LeaseDuration,
 		"Time after the last renewal at which a standby may take over.")
 	fs.DurationVar(&o.LeaderElection.RenewDeadline, "lease-renew-period", o.LeaderElection.RenewDeadline,
-		"Time for which the leader tries to renew before it stops leading.")
+		"Time for which the leader tries to renew its lease before it stops leading.")
 	fs.DurationVar(&o.LeaderElection.RetryPeriod, "lease-retry-period", o.LeaderElection.RetryPeriod,
-		"Time between two tries to take or renew the lease.")
+		"Interval between attempts to acquire or renew the lease.")
 
 	fs.StringSliceVar(&o.DataSources, "datasource", o.DataSources,
-		"Data sources, the preferred one first: "+knownDataSources()+". The first that can answer a question serves it.")
+		"Data sources, the preferred one first: "+knownDataSources()+". The first one that can answer a query serves it.")
 	o.Prometheus.AddFlags(fs)
 	fs.StringVar(&o.CSVDir, "csv-dir", o.CSVDir, "Directory with the files of the data source csv.")
 	fs.StringVar(&o.GRPC.Address, "grpc-ds-address", o.GRPC.Address, "Address of the data source grpc. Connections beyond the loopback interface use TLS.")
 	fs.StringVar(&o.GRPC.CAFile, "grpc-ds-ca-file", o.GRPC.CAFile, "PEM file with the authorities of the data source grpc, instead of the system's.")
 	fs.BoolVar(&o.GRPC.Insecure, "grpc-ds-insecure", o.GRPC.Insecure,
 		"Connect to the data source grpc without TLS: the network can read and change samples.")
-	fs.DurationVar(&o.GRPC.Timeout, "grpc-ds-timeout", o.GRPC.Timeout, "Time for one question to the data source grpc.")
+	fs.DurationVar(&o.GRPC.Timeout, "grpc-ds-timeout", o.GRPC.Timeout, "Timeout of one query to the data source grpc.")
 	o.WebAPI.addFlags(fs)
 
 	fs.StringVar(&o.RecommendationConfigurationFile, "recommendation-configuration-file", o.RecommendationConfigurationFile,
-		"File of kind RecommendationConfiguration. Where the default does not exist the built-in configuration is used.")
+		"File of kind RecommendationConfiguration. If the default file does not exist, the built-in configuration is used.")
 	fs.DurationVar(&o.RecommendationOutdated, "recommendation-outdate-interval", o.RecommendationOutdated,
-		"Age from which crane_analysis_recommendations_status calls a recommendation OutDate.")
+		"Age from which crane_analysis_recommendations_status reports a recommendation as OutDate.")
 	fs.StringVar(&o.PriceBook, "price-book", o.PriceBook,
-		"File that says what nodes cost, in YAML or JSON. Empty: rough prices that Crane comes with.")
+		"Price book file (YAML or JSON). If empty, built-in approximate prices are used.")
 
 	fs.DurationVar(&o.CostInterval, "cost-interval", o.CostInterval,
-		"Time between two readings of what the cluster costs, for metrics and savings.")
+		"Interval at which the cost of the cluster is computed, for metrics and savings.")
 	o.Prediction.addFlags(fs)
 	o.Isolation.addFlags(fs)
 	o.NodeLoad.addFlags(fs)
@@ -227,8 +227,8 @@ func (o *Options) addMetricsFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
 		"Address that serves /metrics; 0 serves none.")
 	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure,
-		"Serve /metrics over TLS, to those whom the API server lets get /metrics. Metrics name every workload and what it "+
-			"costs; false is for scrapers that cannot do this, in a network that keeps others out.")
+		"Serve /metrics over TLS, to clients that the API server permits to get /metrics. Metrics name every workload and its "+
+			"cost. Set false only for scrapers without TLS in a closed network.")
 	fs.StringVar(&o.MetricsCertDir, "metrics-cert-dir", o.MetricsCertDir,
 		"Directory with tls.crt and tls.key for /metrics, read again when they change. Empty: a certificate is made at the start.")
 	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress,

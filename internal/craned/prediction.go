@@ -65,23 +65,23 @@ func bytesValue(n int64) resource.QuantityValue {
 
 func (p *Prediction) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&p.UpdateFrequency, "prediction-update-frequency-duration", p.UpdateFrequency,
-		"Time between two looks at a TimeSeriesPrediction. It is written about once per window, however often it is looked at.")
+		"Interval at which a TimeSeriesPrediction is evaluated. Its status is written about once per window at any interval.")
 	fs.DurationVar(&p.ModelUpdate, "model-update-interval", p.ModelUpdate,
-		"Age at which a forecast of dsp or percentile is made anew at the latest; models of auto learn from each sample.")
+		"Maximum age of a forecast by dsp or percentile. Models of auto learn from each sample.")
 	fs.DurationVar(&p.Refresh, "prediction-refresh-interval", p.Refresh,
-		"Time between two reads of new samples for forecasts. After three that fail forecasts are called stale.")
+		"Interval at which new samples are read for forecasts. After three failed reads a forecast is stale.")
 	fs.StringVar(&p.TimeZone, "prediction-time-zone", p.TimeZone,
 		"Time zone, such as Europe/Berlin, whose midnight ends a day for forecasts: working days and weekends change there.")
 	fs.IntVar(&p.AtOnce, "time-series-prediction-max-concurrent-reconciles", p.AtOnce,
-		"TimeSeriesPredictions that are looked at once.")
+		"Maximum number of TimeSeriesPredictions that are reconciled at once.")
 
 	fs.StringVar(&p.StateDir, "prediction-state-dir", p.StateDir,
-		"Directory for checkpoints of models, so that a restart reads what is new and not all history. Empty: none are kept.")
+		"Directory of model checkpoints, so that a restart reads only new samples. If empty, no checkpoints are kept.")
 	fs.IntVar(&p.MaxSeries, "prediction-max-series", p.MaxSeries,
-		"Series that are forecast at most; each takes some 40 KiB of memory.")
-	fs.Var(&p.MaxMemory, "prediction-max-memory", "Memory that the models of all forecasts use at most.")
+		"Maximum number of forecast series. Each takes some 40 KiB of memory.")
+	fs.Var(&p.MaxMemory, "prediction-max-memory", "Maximum memory of the models of all forecasts.")
 	fs.Var(&p.MaxNamespaceMemory, "prediction-max-memory-per-namespace",
-		"Memory that the models of the TimeSeriesPredictions of one namespace use at most. Crane's own namespace has no such limit.")
+		"Maximum memory of the models of the TimeSeriesPredictions of one namespace. Crane's own namespace has no such limit.")
 	fs.Float64Var(&p.ScalingBudget, "scaling-ahead-budget", p.ScalingBudget,
 		"Additional replica hours that the forecasts of all EffectiveHorizontalPodAutoscalers together may cost, as a fraction of those of the "+
 			"HPAs alone, from 0 to 10. They are spent where they avoid most minutes under capacity.")
@@ -139,8 +139,8 @@ type Isolation struct {
 
 func (i *Isolation) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&i.Enabled, "tenant-isolation", i.Enabled,
-		"Let TimeSeriesPredictions read series and targets of their own namespace only. Expressions must be PromQL then.")
-	fs.StringVar(&i.Label, "tenant-namespace-label", i.Label, "Label of series with the namespace that they belong to, for --tenant-isolation.")
+		"Restrict TimeSeriesPredictions to series and targets of their own namespace. Expressions must then be PromQL.")
+	fs.StringVar(&i.Label, "tenant-namespace-label", i.Label, "Label of series that has their namespace, for --tenant-isolation.")
 	fs.StringSliceVar(&i.Unrestricted, "tenant-unrestricted-namespaces", i.Unrestricted,
 		"Namespaces beside Crane's own whose TimeSeriesPredictions read all series under --tenant-isolation.")
 	fs.BoolVar(&i.ClusterScope, "tenant-cluster-scope", i.ClusterScope,

@@ -25,15 +25,15 @@ import (
 
 func addRebalanceFlags(fs *pflag.FlagSet, s *rebalancer.Settings) {
 	fs.BoolVar(&s.DryRun, "rebalance-dry-run", s.DryRun,
-		"Tell which pods would be moved off hot nodes, and move none. Only nodes with water marks in the policy are looked at.")
-	fs.DurationVar(&s.Interval, "rebalance-interval", s.Interval, "Time between two looks at the loads of nodes.")
-	fs.IntVar(&s.Rounds, "rebalance-rounds", s.Rounds, "Readings in a row above the mark evict before pods are moved.")
-	fs.IntVar(&s.PerRound, "rebalance-max-moves", s.PerRound, "Pods that are moved at once in the cluster.")
-	fs.IntVar(&s.PerNode, "rebalance-max-moves-per-node", s.PerNode, "Pods that are moved off one node at once.")
+		"Dry run: report which pods would be moved off hot nodes, and move none. Only nodes with water marks in the policy are evaluated.")
+	fs.DurationVar(&s.Interval, "rebalance-interval", s.Interval, "Interval at which the loads of nodes are evaluated.")
+	fs.IntVar(&s.Rounds, "rebalance-rounds", s.Rounds, "Number of consecutive readings above the water mark evict before pods are moved.")
+	fs.IntVar(&s.PerRound, "rebalance-max-moves", s.PerRound, "Maximum number of pods that are moved at once in the cluster.")
+	fs.IntVar(&s.PerNode, "rebalance-max-moves-per-node", s.PerNode, "Maximum number of pods that are moved off one node at once.")
 
-	fs.IntVar(&s.PerHour, "rebalance-max-moves-per-hour", s.PerHour, "Pods that are moved in any hour.")
+	fs.IntVar(&s.PerHour, "rebalance-max-moves-per-hour", s.PerHour, "Maximum number of pods that are moved in any hour.")
 	fs.DurationVar(&s.CoolDown, "rebalance-cool-down", s.CoolDown,
-		"Time for which a node that a pod has left, and the pod's workload, are left alone.")
+		"Time after a move during which no pod of the same node or workload is moved.")
 	fs.StringSliceVar(&s.Schedulers, "rebalance-schedulers", s.Schedulers,
 		"Names of the scheduler profiles that run plugin Dynamic. Only pods with one of them as schedulerName are moved.")
 	fs.StringSliceVar(&s.Protected, "rebalance-protected-namespaces", s.Protected, "Namespaces whose pods are never moved.")

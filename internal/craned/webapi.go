@@ -43,7 +43,7 @@ func (a *WebAPI) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&a.BindAddress, "server-bind-address", a.BindAddress, "Address that serves the web API.")
 	fs.IntVar(&a.BindPort, "server-bind-port", a.BindPort, "Port that serves the web API; 0 serves none.")
 	fs.BoolVar(&a.Secure, "server-secure", a.Secure,
-		"Serve the web API over TLS. false is for a proxy in the same pod that does: who listens in between reads bearer tokens.")
+		"Serve the web API over TLS. Set false only behind a TLS proxy in the same pod, because requests carry bearer tokens.")
 	fs.StringVar(&a.CertDir, "server-cert-dir", a.CertDir,
 		"Directory with tls.crt and tls.key for the web API, read again when they change. Empty: a certificate is made at the start.")
 }

@@ -52,12 +52,12 @@ func newWebhook() Webhook { return Webhook{Enabled: true, Port: 9443} }
 
 func (w *Webhook) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&w.Enabled, "webhook-enabled", w.Enabled, "Serve admission webhooks.")
-	fs.StringVar(&w.Host, "webhook-host", w.Host, "Address that serves admission webhooks; empty for all. The certificate holds for it.")
+	fs.StringVar(&w.Host, "webhook-host", w.Host, "Address that serves admission webhooks; empty for all. The certificate is issued for it.")
 	fs.IntVar(&w.Port, "webhook-port", w.Port, "Port that serves admission webhooks.")
 	fs.StringVar(&w.CertDir, "webhook-cert-dir", w.CertDir,
-		"Directory with tls.crt and tls.key for admission webhooks, followed. Empty: craned makes and renews certificates itself.")
+		"Directory with tls.crt and tls.key for admission webhooks, reloaded when they change. If empty, craned issues and renews certificates itself.")
 	fs.StringVar(&w.QOSConfigFile, "qos-config-file", w.QOSConfigFile,
-		"File of kind QOSConfig: what the feature gate QOSInitializer adds to new pods of low CPU priority.")
+		"File of kind QOSConfig. It defines the additions of the feature gate QOSInitializer to new pods of low CPU priority.")
 }
 
 func (w *Webhook) validate(qosInitializer bool) field.ErrorList {

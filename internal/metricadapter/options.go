@@ -111,10 +111,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Kubeconfig file for the API server, also for authentication and authorization unless their flags are set. "+
 			"Empty: the service account of the pod.")
 
-	fs.Float32Var(&o.APIQPS, "api-qps", o.APIQPS, "Requests per second to the API server, on average.")
+	fs.Float32Var(&o.APIQPS, "api-qps", o.APIQPS, "Average number of requests to the API server per second.")
 	fs.IntVar(&o.APIBurst, "api-burst", o.APIBurst, "Maximum burst of requests to the API server.")
 	fs.DurationVar(&o.DiscoveryInterval, "discovery-interval", o.DiscoveryInterval,
-		"Time between two discoveries of the resources of the cluster and of the metrics of a remote adapter.")
+		"Interval at which the resources of the cluster and the metrics of a remote adapter are discovered.")
 	fs.StringVar(&o.Service, "service-name", o.Service, "Service through which the API server calls the adapter; the certificate is issued for it.")
 	fs.StringVar(&o.CertificateSecret, "certificate-secret", o.CertificateSecret,
 		"Secret in Crane's namespace with the certificate that the adapter issues and renews. Unused with --tls-cert-file.")
@@ -125,7 +125,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.RulesLabels, "prometheus-adapter-extension-labels", o.RulesLabels,
 		"Label matchers added to each query of a rule, as k=v,k2=v2.")
 	fs.DurationVar(&o.ListInterval, "metrics-relist-interval", o.ListInterval,
-		"Time between two listings of the series of the rules in Prometheus.")
+		"Interval at which the series of the rules are listed in Prometheus.")
 	fs.DurationVar(&o.MaxAge, "metrics-max-age", o.MaxAge,
 		"Maximum age of the newest sample of a series that a rule finds; longer than the interval between two samples. 0: series with a value now.")
 	r := &o.Remote

@@ -33,21 +33,21 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	share(&p.Step, "adoption-step", "Maximum share of a request by which one step lowers it.")
 	share(&p.PodsAtOnce, "adoption-pods-at-once", "Maximum share of the pods of a workload that are lowered, or restarted, at once.")
 	share(&p.BreakerShare, "adoption-breaker-share",
-		"Share of the workloads lowered within --adoption-breaker-window that may degrade before adoption stops in their namespace, "+
-			"or in all if several namespaces degrade (the circuit breaker opens).")
+		"Maximum share of the workloads lowered within --adoption-breaker-window that may degrade. Above it the circuit breaker opens: "+
+			"adoption stops in their namespace, or everywhere if several namespaces degrade.")
 	fs.IntVar(&p.BreakerMinWorkloads, "adoption-breaker-least", p.BreakerMinWorkloads, "Minimum number of degraded workloads that opens the circuit breaker.")
 	fs.DurationVar(&p.BreakerWindow, "adoption-breaker-window", p.BreakerWindow, "Length of the window of --adoption-breaker-share.")
 	fs.DurationVar(&p.Watch, "adoption-watch", p.Watch, "Time for which the pods are watched after a step down, before the next step.")
 
 	fs.DurationVar(&p.Settle, "adoption-settle", p.Settle, "Maximum time to wait until nodes have resized the pods of a step.")
 	fs.DurationVar(&p.PollInterval, "adoption-look-interval", p.PollInterval, "Interval at which workloads that are lowered or watched are evaluated.")
-	fs.DurationVar(&p.ReadyGrace, "adoption-ready-grace", p.ReadyGrace, "Time for which a pod may be unready before the workload counts as degraded.")
+	fs.DurationVar(&p.ReadyGrace, "adoption-ready-grace", p.ReadyGrace, "Grace period of an unready pod before the workload counts as degraded.")
 	fs.DurationVar(&p.CoolDown, "adoption-cool-down", p.CoolDown, "Time after a rollback during which no request of the workload is lowered.")
-	fs.IntVar(&p.MaxRollbacks, "adoption-max-rollbacks", p.MaxRollbacks, "Number of rollbacks in a row after which adoption of the workload stops, until its annotation with the adoption state is deleted.")
+	fs.IntVar(&p.MaxRollbacks, "adoption-max-rollbacks", p.MaxRollbacks, "Number of consecutive rollbacks after which adoption of the workload stops. Deleting its adoption annotation starts it again.")
 	fs.IntVar(&p.MaxPerNamespace, "adoption-max-per-namespace", p.MaxPerNamespace, "Maximum number of workloads of a namespace that are lowered or watched at once.")
 	fs.IntVar(&p.MaxPerCluster, "adoption-max-per-cluster", p.MaxPerCluster, "Maximum number of workloads of the cluster that are lowered or watched at once.")
 	fs.StringArrayVar(&o.Windows, "adoption-window", o.Windows,
-		"Maintenance window in which requests may be lowered, as START;END, two cron expressions: '0 22 * * *;0 6 * * *'. May be repeated. Without one, at any time.")
+		"Maintenance window in which requests may be lowered: START;END, two cron expressions, such as '0 22 * * *;0 6 * * *'. May be repeated. If empty, requests are lowered at any time.")
 	fs.StringVar(&o.TimeZone, "adoption-time-zone", o.TimeZone, "Time zone of --adoption-window.")
 }
 

@@ -34,7 +34,7 @@ func DefaultOptions() Options { return Options{Format: formatText} }
 // AddFlags adds --log-format and --v.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Format, "log-format", o.Format, "Format of the log: text or json.")
-	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 what happened, 1 and above why.")
+	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 for events, 1 and above also for their reasons.")
 }
 
 // Validate returns the errors of the options, each with the flag that it is about.

@@ -60,7 +60,7 @@ func New() Options {
 // AddFlags adds a flag for each option to fs.
 func (p *Options) AddFlags(fs *pflag.FlagSet) {
 	p.AddAccessFlags(fs)
-	fs.IntVar(&p.MaxPoints, "prometheus-maxpoints", p.MaxPoints, "Points per series that one range query may ask for.")
+	fs.IntVar(&p.MaxPoints, "prometheus-maxpoints", p.MaxPoints, "Maximum number of points per series of one range query.")
 	fs.StringVar(&p.ExtensionLabels, "extension-labels", p.ExtensionLabels,
 		"Label matchers for each query, as k=v,k2=v2; for a Prometheus that holds several clusters.")
 }
@@ -82,14 +82,14 @@ func (p *Options) AddAccessFlags(fs *pflag.FlagSet) {
 		"Header for each request, as 'Name: value', for example 'X-Scope-OrgID: team-a'; may be repeated. Visible in the list of processes.")
 	fs.StringVar(&p.HeadersFile, "prometheus-headers-file", p.HeadersFile,
 		"File with headers for each request, one 'Name: value' a line, for example from a Secret. It is read again for each request and overrides --prometheus-header.")
-	fs.StringVar(&p.CAFile, "prometheus-ca-file", p.CAFile, "PEM file with the authorities to trust beside the system's.")
+	fs.StringVar(&p.CAFile, "prometheus-ca-file", p.CAFile, "PEM file with certificate authorities that are trusted in addition to the system's.")
 	fs.StringVar(&p.CertFile, "prometheus-cert-file", p.CertFile, "PEM file with the client certificate.")
 
 	fs.StringVar(&p.KeyFile, "prometheus-key-file", p.KeyFile, "PEM file with the key of the client certificate.")
 	fs.BoolVar(&p.InsecureSkipVerify, "prometheus-insecure-skip-verify", p.InsecureSkipVerify,
-		"Do not check Prometheus's certificate.")
-	fs.IntVar(&p.Concurrency, "prometheus-query-concurrency", p.Concurrency, "Queries at once.")
-	fs.DurationVar(&p.Timeout, "prometheus-timeout", p.Timeout, "Time for one query.")
+		"Do not verify the certificate of Prometheus.")
+	fs.IntVar(&p.Concurrency, "prometheus-query-concurrency", p.Concurrency, "Maximum number of concurrent queries.")
+	fs.DurationVar(&p.Timeout, "prometheus-timeout", p.Timeout, "Timeout of one query.")
 	fs.DurationVar(&p.KeepAlive, "prometheus-keepalive", p.KeepAlive, "Time between TCP keep-alive probes.")
 }
 
