@@ -31,14 +31,14 @@ const (
 // +kubebuilder:resource:shortName=ehpa
 // +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.spec.scaleTargetRef.name`
 // +kubebuilder:printcolumn:name="STRATEGY",type=string,JSONPath=`.spec.scaleStrategy`,description="Whether the target is scaled."
-// +kubebuilder:printcolumn:name="MINPODS",type=integer,JSONPath=`.spec.minReplicas`,description="The least number of replicas."
-// +kubebuilder:printcolumn:name="MAXPODS",type=integer,JSONPath=`.spec.maxReplicas`,description="The largest number of replicas."
+// +kubebuilder:printcolumn:name="MINPODS",type=integer,JSONPath=`.spec.minReplicas`,description="The minimum number of replicas."
+// +kubebuilder:printcolumn:name="MAXPODS",type=integer,JSONPath=`.spec.maxReplicas`,description="The maximum number of replicas."
 // +kubebuilder:printcolumn:name="REPLICAS",type=integer,JSONPath=`.status.expectReplicas`,description="The desired number of replicas."
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="SPECIFICPODS",type=integer,priority=1,JSONPath=`.spec.specificReplicas`,description="The fixed number of replicas of a preview."
-// +kubebuilder:printcolumn:name="CURRENT",type=integer,priority=1,JSONPath=`.status.currentReplicas`,description="The number of replicas that the target has."
+// +kubebuilder:printcolumn:name="CURRENT",type=integer,priority=1,JSONPath=`.status.currentReplicas`,description="The current number of replicas of the target."
 // +kubebuilder:printcolumn:name="PREDICTION",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="PredictionReady")].status`
 // +kubebuilder:printcolumn:name="WINNER",type=string,priority=1,JSONPath=`.status.winner`,description="The metric with the largest number of replicas."
 type EffectiveHorizontalPodAutoscaler struct {

@@ -51,7 +51,7 @@ type SubstituteStatus struct {
 	// +optional
 	LabelSelector string `json:"labelSelector,omitempty"`
 
-	// Replicas is the number of replicas that the workload has: what the HPA divides totals by.
+	// Replicas is the current number of replicas of the workload, by which the HPA divides totals.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 }

@@ -260,22 +260,22 @@ type MemoryCompression struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.rxBpsMin) || !has(self.rxBpsMax) || self.rxBpsMin <= self.rxBpsMax",fieldPath=".rxBpsMin",message="must be at most rxBpsMax"
 // +kubebuilder:validation:XValidation:rule="!has(self.txBpsMin) || !has(self.txBpsMax) || self.txBpsMin <= self.txBpsMax",fieldPath=".txBpsMin",message="must be at most txBpsMax"
 type NetLimits struct {
-	// RxBpsMin is the least rate of what is received.
+	// RxBpsMin is the minimum receive rate.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	RxBpsMin *int64 `json:"rxBpsMin,omitempty"`
 
-	// RxBpsMax is the largest rate of what is received.
+	// RxBpsMax is the maximum receive rate.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	RxBpsMax *int64 `json:"rxBpsMax,omitempty"`
 
-	// TxBpsMin is the least rate of what is sent.
+	// TxBpsMin is the minimum send rate.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TxBpsMin *int64 `json:"txBpsMin,omitempty"`
 
-	// TxBpsMax is the largest rate of what is sent.
+	// TxBpsMax is the maximum send rate.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TxBpsMax *int64 `json:"txBpsMax,omitempty"`

@@ -260,12 +260,12 @@ type DiskIOLimit struct {
 	// +kubebuilder:validation:Minimum=0
 	WriteIOps *int64 `json:"writeIOps,omitempty"`
 
-	// ReadBps limits what is read, in bytes per second, from 0 up.
+	// ReadBps limits reads, in bytes per second, from 0 up.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ReadBps *int64 `json:"readBps,omitempty"`
 
-	// WriteBps limits what is written, in bytes per second, from 0 up.
+	// WriteBps limits writes, in bytes per second, from 0 up.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	WriteBps *int64 `json:"writeBps,omitempty"`

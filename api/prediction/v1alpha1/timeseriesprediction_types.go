@@ -274,7 +274,7 @@ type ScalingChoice struct {
 	// Use is true if the forecast scales. The samples of the forecast are then of the selected quantile.
 	Use bool `json:"use"`
 
-	// Basis is what the samples are of: load (the forecast load of each step) or highs (the highest load of a quarter of an hour over
+	// Basis is the meaning of the samples: load (the forecast load of each step) or highs (the highest load of a quarter of an hour over
 	// the past days). Absent where the forecast is not used.
 	// +optional
 	Basis string `json:"basis,omitempty"`

@@ -119,7 +119,7 @@ type Zone struct {
 	// +optional
 	Attributes map[string]string `json:"attributes,omitempty"`
 
-	// Resources are what the zone has.
+	// Resources are the resources of the zone.
 	// +optional
 	Resources *ResourceInfo `json:"resources,omitempty"`
 }
@@ -142,7 +142,7 @@ type ResourceInfo struct {
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 
-	// Allocatable is what pods can have of it, by resource.
+	// Allocatable is the part that pods can use, by resource.
 	// +optional
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
 

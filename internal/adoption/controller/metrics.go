@@ -26,7 +26,7 @@ func newMetrics(underWay func() float64, breakerOpen func(ofCluster bool) float6
 
 	return &Metrics{
 		resizes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "crane_adoption_resizes_total", Help: "Pods that were to be given another size: resized in place or evicted, overtaken, refused or failed.",
+			Name: "crane_adoption_resizes_total", Help: "Planned size changes of pods by outcome: resized in place, evicted, overtaken, refused or failed.",
 		}, []string{"result"}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_adoption_steps_total", Help: "Steps of adoption by the reason of their event: AdoptionStep, AdoptionRaised, AdoptionRolledBack and so on.",

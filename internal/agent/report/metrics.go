@@ -70,7 +70,7 @@ func newMetrics() *metrics {
 		gapBytes:     gauge("crane_agent_rule_gap_bytes", "Memory to release until a firing rule is below its threshold, in bytes.", "rule"),
 		previewCores: gauge("crane_agent_preview_freed_cores", "CPU that the last plan of a rule in preview would release, in cores.", "rule"),
 		previewBytes: gauge("crane_agent_preview_freed_bytes", "Memory that the last plan of a rule in preview would release, in bytes.", "rule"),
-		withheld:     counter("crane_agent_evictions_withheld_total", "Times that a firing rule began to evict no or too few pods, by reason.", "rule", "by"),
+		withheld:     counter("crane_agent_evictions_withheld_total", "Number of times that a firing rule began to evict no pods or too few, by reason.", "rule", "by"),
 		suppressed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "crane_agent_events_suppressed_total", Help: "Events that were not written because one of the same kind and object was within a minute."}),
 	}
 }

@@ -60,7 +60,7 @@ func NewChain(mutators []Mutator, skippedNamespaces ...string) *Chain {
 		mutators: mutators, skippedNamespaces: skippedNamespaces,
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_pod_mutations_total",
-			Help: "New pods that a mutator was asked about, by what it did: changed, unchanged or failed.",
+			Help: "New pods that a mutator processed, by result: changed, unchanged or failed.",
 		}, []string{"mutator", "result"}),
 		optOutReadErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "crane_pod_opt_out_read_failures_total",

@@ -52,21 +52,21 @@ func NewMetrics() *Metrics {
 	}
 
 	return &Metrics{
-		attempts:    counter("attempts_total", "Attempts to place a pod, by what its use was estimated from.", "profile", "estimate"),
-		abstentions: counter("abstentions_total", "Attempts in which the plugin left all nodes as they were, because too few said how loaded they are.", "profile"),
-		closures:    counter("closed_nodes_total", "Nodes closed for a pod, by the metric whose limit they would have passed.", "profile", "metric"),
+		attempts:    counter("attempts_total", "Attempts to place a pod, by the source of its estimated usage.", "profile", "estimate"),
+		abstentions: counter("abstentions_total", "Attempts in which the plugin abstained, because too few nodes reported their load.", "profile"),
+		closures:    counter("closed_nodes_total", "Nodes closed for a pod, by the metric whose limit they would have exceeded.", "profile", "metric"),
 		passed:      counter("passed_unknown_nodes_total", "Nodes let pass although a metric of a limit was not fresh on them.", "profile"),
-		unreadable:  counter("unreadable_annotations_total", "Annotations of nodes that could not be read, by what is wrong with them.", "profile", "fault"),
-		nodes:       gauge("nodes", "Nodes by the state of what they report.", "profile", "state"),
+		unreadable:  counter("unreadable_annotations_total", "Unreadable annotations of nodes, by cause.", "profile", "fault"),
+		nodes:       gauge("nodes", "Nodes by the state of their reported load.", "profile", "state"),
 		metricNodes: gauge("metric_fresh_nodes", "Nodes on which a metric of the policy is fresh.", "profile", "metric"),
 		onWay:       gauge("pods_on_way", "Pods that count with an estimate, because the load of their node does not hold all of them yet, or still holds them after their end.", "profile"),
-		share:       gauge("used_share", "How much of what is requested is used, as learned from the nodes and applied to pods without a history.", "profile", "resource"),
+		share:       gauge("used_share", "Used share of requests, as learned from the nodes and applied to pods without a history.", "profile", "resource"),
 		workloads: metrics.NewGauge(&metrics.GaugeOpts{
 			Namespace:      "crane",
 			Subsystem:      "scheduler_dynamic",
 			Name:           "workloads_with_history",
 			StabilityLevel: metrics.ALPHA,
-			Help:           "Workloads whose use is known from a recommendation.",
+			Help:           "Workloads whose usage is known from a recommendation.",
 		}),
 		noEvent: metrics.NewCounter(&metrics.CounterOpts{
 			Namespace:      "crane",

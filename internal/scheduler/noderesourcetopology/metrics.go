@@ -22,7 +22,7 @@ func newCollectors() *collectors {
 			Subsystem:      subsystem,
 			Name:           "unknown_total",
 			StabilityLevel: metrics.ALPHA,
-			Help:           "Times that a pod with whole CPUs met a node whose NUMA zones are not known, by reason and by what became of the node.",
+			Help:           "Number of times that a pod with whole CPUs met a node with unknown NUMA zones, by reason and by the decision about the node.",
 		}, []string{"reason", "result"}),
 		available: metrics.NewGauge(&metrics.GaugeOpts{
 			Subsystem:      subsystem,
