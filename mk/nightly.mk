@@ -54,6 +54,7 @@ nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the r
 	CRANE_NIGHTLY=1 CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test $(TEST_FLAGS) -count=1 -timeout 60m -run 'TestKillAtEveryWrite|TestUndoFromEachStep|TestAway|TestSecondCluster' ./test/integration/migrate
 	CRANE_NIGHTLY=1 CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m -run 'TestDashboardsHaveData|TestAlertsAreQuiet' ./test/e2e
 	CRANE_NIGHTLY=1 CRANE_CLI=$(BIN)/crane CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test -count=1 -timeout 20m -v -run TestManyRecommendations ./test/integration/dashboard
+	CRANE_LIFE_STEPS=100000 TMPDIR=/dev/shm $(GO) test -count=1 -timeout 4h -run '^TestLifeOfContainers$$' ./internal/agent
 	$(MAKE) test-autoscaler keda mimir
 	CRANE_NIGHTLY=1 CRANE_STORES=$(BIN) CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test -count=1 -timeout 20m -v -run 'TestKEDA|Mimir' ./internal/metrics/prometheus ./test/integration/metricadapter ./test/integration/prediction
 	$(MAKE) install-nodes build-crio test-nodes test-cluster

@@ -27,6 +27,7 @@ import (
 	"crane.io/crane/internal/agent/podresource"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/pkg/numa"
 )
 
 const (
@@ -68,6 +69,7 @@ type lifeOf struct {
 	elastic    *podresource.Manager
 	busy, idle float64
 	web        float64 // load of another group
+	cpus       int     // online ones
 	ticks      int
 }
 
@@ -116,7 +118,7 @@ func newLife(t *testing.T, v1 bool, dir string) *lifeOf {
 
 	l := &lifeOf{
 		t: t, v1: v1, dir: dir, state: filepath.Join(dir, "state"), clock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)),
-		pods: map[int]*livePod{}, written: map[string]map[string]string{}, refused: map[string]int{}, busy: 1000, idle: 1000, web: 1,
+		pods: map[int]*livePod{}, written: map[string]map[string]string{}, refused: map[string]int{}, busy: 1000, idle: 1000, web: 1, cpus: 4,
 	}
 
 	base := filepath.Join(dir, "sys/fs/cgroup")
@@ -143,14 +145,29 @@ func (l *lifeOf) makeGroup(group string) {
 		return
 	}
 
-	parent := ""
+	// A new v1 group has no CPUs and no memory until it is given those of its parent.
+	parent := l.dirOfCPUs("")
 	for part := range strings.SplitSeq(group, "/") {
-		parent = path.Join(parent, part)
-		for file, value := range map[string]string{"cpuset.cpus": "0-3", "cpuset.mems": "0"} {
-			l.must(l.tree.Write(filepath.Join(l.tree.Dir, "../cpuset", parent, file), value))
+		dir := filepath.Join(parent, part)
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			content, err := os.ReadFile(filepath.Join(dir, file))
+			l.must(err)
+
+			if strings.TrimSpace(string(content)) != "" {
+				continue
+			}
+
+			content, err = os.ReadFile(filepath.Join(parent, file))
+			l.must(err)
+			l.must(l.tree.Write(filepath.Join(dir, file), strings.TrimSpace(string(content))))
 		}
+
+		parent = dir
 	}
 }
+
+// dirOfCPUs returns the directory of a v1 group with its CPUs.
+func (l *lifeOf) dirOfCPUs(group string) string { return filepath.Join(l.tree.Dir, "../cpuset", group) }
 
 // Write implements act.FileWriter: the agent writes no file of a group that is gone.
 func (l *lifeOf) Write(file, value string) error {
@@ -237,6 +254,10 @@ func (l *lifeOf) apply(e event) {
 	case "scale":
 		c := p.containers[e.choice%len(p.containers)]
 		l.must(l.tree.ScaleLimit(path.Join(p.group, c.id)))
+	case "offline":
+		l.setOnline(3)
+	case "online":
+		l.setOnline(4)
 	case "time":
 		l.pass(20)
 	}
@@ -299,8 +320,9 @@ func (l *lifeOf) pass(seconds int) {
 			used += u.CPU
 		}
 
-		l.busy += 100 * min(used, 4)
-		l.idle += 100 * max(4-used, 0)
+		online := float64(l.cpus)
+		l.busy += 100 * min(used, online)
+		l.idle += 100 * max(online-used, 0)
 		l.writeStat()
 		l.loop.tick(l.clock.Now())
 
@@ -313,7 +335,20 @@ func (l *lifeOf) pass(seconds int) {
 	}
 }
 
+// setOnline takes CPUs of the machine offline or online: the kernel changes no quota and no weight for that.
+func (l *lifeOf) setOnline(cpus int) {
+	l.cpus = cpus
+	online, err := numa.ParseCPUSet(fmt.Sprintf("0-%d", cpus-1))
+	l.must(errors.Join(err, l.tree.SetOnline(online)))
+	l.writeStat()
+}
+
 func (l *lifeOf) writeStat() {
-	cpu := fmt.Sprintf("%.0f 0 0 %.0f", l.busy, l.idle)
-	l.must(os.WriteFile(filepath.Join(l.dir, "proc/stat"), []byte("cpu "+cpu+"\ncpu0 0 0 0 0\ncpu1 0 0 0 0\ncpu2 0 0 0 0\ncpu3 0 0 0 0\n"), 0o600))
+	var text strings.Builder
+	fmt.Fprintf(&text, "cpu %.0f 0 0 %.0f\n", l.busy, l.idle)
+	for i := range l.cpus {
+		fmt.Fprintf(&text, "cpu%d 0 0 0 0\n", i)
+	}
+
+	l.must(os.WriteFile(filepath.Join(l.dir, "proc/stat"), []byte(text.String()), 0o600))
 }

@@ -27,7 +27,7 @@ func eventKinds() []string {
 	return []string{
 		"create", "create", "delete", "exit", "exit", "crash", "crash", "kill", "load", "load", "load", "busy", "calm", "resize", "resize",
 		"resize-pod", "debug", "time", "time", "time", "restart-agent", "restart-agent-alone", "hand-over", "restart-kubelet", "restart-runtime",
-		"scale", "late-status",
+		"scale", "late-status", "offline", "online",
 	}
 }
 

@@ -25,6 +25,10 @@ func (r memoryRules) applyMemory(l Load, span time.Duration) (Use, error) {
 		return Use{}, err
 	}
 
+	if l.Anon <= 0 && l.File <= 0 && now == (groupMemory{refaults: now.refaults}) {
+		return Use{}, nil // Nothing is charged or reclaimed.
+	}
+
 	high, hard, err := r.ceilings(dir, now.sum())
 	if err != nil {
 		return Use{}, err
