@@ -24,6 +24,7 @@ import (
 const (
 	checkPrometheus  = "Prometheus"
 	checkMetrics     = "metrics"
+	checkKills       = "OOM kills"
 	checkClusters    = "clusters"
 	checkMetricRules = "metric rules"
 	checkHistory     = "history"
@@ -81,6 +82,7 @@ func (d *diagnosis) checkServer(ctx context.Context, withCluster bool) {
 
 	d.add(checkPrometheus, installation.OK, detail, strings.Join(notes, " "))
 	d.checkMetrics(report, withCluster)
+	d.checkKills(report)
 	d.checkClusters(source.CheckClusters(ctx))
 	d.checkMetricRules(ctx, source)
 
@@ -172,6 +174,55 @@ func (d *diagnosis) checkMetricRules(ctx context.Context, source metrics.Querier
 		text := meaning[s.Labels["reason"]]
 		d.add(checkMetricRules, installation.Warn, s.Labels["rule"]+" of prometheus-adapter's configuration "+cmp.Or(text[0], "has no effect"), text[1])
 	}
+}
+
+// checkKills adds a line with the kinds of OOM kills that the history shows, by the metrics that are there.
+func (d *diagnosis) checkKills(report metrics.SourceReport) {
+	kinds := []struct{ metric, kind string }{
+		{"kube_pod_container_status_last_terminated_reason", "containers that restart"},
+		{"kube_pod_container_status_terminated_reason", "containers that do not restart, as of Jobs"},
+		{"kube_pod_init_container_status_last_terminated_reason", "sidecars and init containers"},
+		{"kube_pod_container_status_restarts_total", "each further kill of a container"},
+		{"container_oom_events_total", "processes in a container that goes on"},
+	}
+
+	exported := map[string]bool{}
+	state := false
+	for _, m := range report.Metrics {
+		exported[m.Metric] = m.Series > 0
+		state = state || m.Series > 0 && strings.HasPrefix(m.Metric, "kube_pod_")
+	}
+
+	var visible, unproven, hidden []string
+	advice := ""
+	for _, k := range kinds {
+		switch {
+		case exported[k.metric]:
+			visible = append(visible, k.kind)
+		case state && mayBeAbsent(k.metric):
+			unproven = append(unproven, k.kind)
+		default:
+			hidden = append(hidden, k.kind)
+			advice = cmp.Or(advice, exporterAdvice(k.metric))
+		}
+	}
+
+	var parts []string
+	add := func(text string, kinds []string) {
+		if len(kinds) > 0 {
+			parts = append(parts, text+strings.Join(kinds, ", "))
+		}
+	}
+	add("visible: ", visible)
+	add("visible once there is one, unless the metric is dropped: ", unproven)
+	add("not visible: ", hidden)
+
+	status := installation.OK
+	if len(hidden) > 0 {
+		status = installation.Warn
+	}
+
+	d.add(checkKills, status, strings.Join(parts, "; "), advice)
 }
 
 // checkClusters adds a line if the series of several clusters are mixed.

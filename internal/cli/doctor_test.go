@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,47 @@ func TestAbsentMetrics(t *testing.T) {
 	report.Metrics[1].Series = 3
 	if got := check(); got["kube_job_owner"] != installation.OK {
 		t.Errorf("checks with kube-state-metrics = %v, want kube_job_owner ok", got)
+	}
+}
+
+// TestKillKinds checks that doctor names the kinds of OOM kills that the history shows.
+func TestKillKinds(t *testing.T) {
+	const (
+		reason   = "kube_pod_container_status_last_terminated_reason"
+		restarts = "kube_pod_container_status_restarts_total"
+		events   = "container_oom_events_total"
+		owner    = "kube_pod_owner"
+	)
+
+	for name, c := range map[string]struct {
+		exported []string
+		status   installation.Status
+		want     []string
+	}{
+		"nothing": {nil, installation.Warn, []string{"not visible: containers that restart, containers that do not restart, as of Jobs, sidecars"}},
+		"all": {[]string{owner, reason, restarts, events}, installation.OK,
+			[]string{"visible: containers that restart, each further kill of a container, processes in a container", "once there is one, unless the metric is dropped: containers that do not restart"}},
+		"no cAdvisor":           {[]string{owner, reason, restarts}, installation.Warn, []string{"not visible: processes in a container"}},
+		"no kube-state-metrics": {[]string{events}, installation.Warn, []string{"visible: processes in a container that goes on; not visible: containers that restart"}},
+	} {
+		report := metrics.SourceReport{}
+		for _, metric := range []string{owner, reason, restarts, events, "kube_pod_container_status_terminated_reason", "kube_pod_init_container_status_last_terminated_reason"} {
+			presence := metrics.MetricPresence{Metric: metric}
+			if slices.Contains(c.exported, metric) {
+				presence.Series = 1
+			}
+
+			report.Metrics = append(report.Metrics, presence)
+		}
+
+		d := &diagnosis{}
+		d.checkKills(report)
+		got := d.checks[0]
+		for _, want := range c.want {
+			if got.Status != c.status || !strings.Contains(got.Detail, want) || (got.Advice == "") != (c.status == installation.OK) {
+				t.Errorf("%s: checkKills added %+v, want status %s, advice for a warning, and the text %q", name, got, c.status, want)
+			}
+		}
 	}
 }
 

@@ -178,6 +178,9 @@ type OOMKill struct {
 	Memory units.Bytes
 	// NoLimit is set where the source knows that the container had no limit: the node or the pod was out of memory.
 	NoLimit bool
+	// Unknown is set, with the namespace alone, where the kills of a namespace cannot be read, for example because the server rejects the query
+	// as too large. It is the reason.
+	Unknown string
 }
 
 // OOMReader reads OOM kills of the past.

@@ -66,6 +66,8 @@ type Input struct {
 	Current Resources
 	// OOMs are its out-of-memory kills, in any order.
 	OOMs []OOM
+	// UnknownKills is the reason why the kills are unknown; empty if they are known. The memory request is then not lowered.
+	UnknownKills string
 	// Now is the time of the decision; later usage is ignored.
 	Now time.Time
 	// MaxCPU and MaxMemory are the allocatable resources of the largest node; 0 if unknown.

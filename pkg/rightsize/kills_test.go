@@ -79,3 +79,20 @@ func TestRecommend_KillAtAnUnknownLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestRecommend_UnknownKills checks that a request is not lowered while it is unknown whether the container was killed, and that the reason is
+// given.
+func TestRecommend_UnknownKills(t *testing.T) {
+	for _, name := range PolicyNames() {
+		in := constant(14, 0.1, 300*(1<<20))
+		in.Current = guaranteed(200, 1<<30)
+		in.UnknownKills = "too many samples"
+		r := Recommend(in, mustPolicy(t, name))
+		checkRecommendation(t, r)
+
+		text := detail(r.Memory, string(FlagOOM))
+		if got := *r.Target.MemoryRequest; got != 1<<30 || !strings.Contains(text, "too many samples") {
+			t.Errorf("%s, unknown kills: request %d with the finding %q, want 1Gi and the reason", name, got, text)
+		}
+	}
+}

@@ -261,6 +261,11 @@ func (s *sizer) oom(in Input, p OOMPolicy) (floor float64) {
 		return 0
 	}
 
+	if in.UnknownKills != "" {
+		floor = floatOf(in.Current.MemoryRequest)
+		s.flag(FlagOOM, "whether it was killed for lack of memory is unknown, so that its request is not lowered: "+in.UnknownKills)
+	}
+
 	var bounds []OOM
 	withoutLimit := 0
 
@@ -283,7 +288,7 @@ func (s *sizer) oom(in Input, p OOMPolicy) (floor float64) {
 	}
 
 	if len(kills) == 0 {
-		return 0
+		return floor
 	}
 
 	// The kill that requires most decides; kills do not add up.

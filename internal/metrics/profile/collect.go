@@ -57,6 +57,8 @@ type Usage struct {
 	capacities *metrics.Capacities
 	// kills are the OOM kills of a container, with memory 0 where unknown.
 	kills map[container][]rightsize.OOM
+	// unknownKills has the reason by namespace why kills are unknown.
+	unknownKills map[string]string
 	// heaps holds the largest Java heap of all pods of a container.
 	heaps map[container]heapSizes
 	// requested has the workloads whose usage is read.
@@ -176,6 +178,15 @@ func (u *Usage) readEvents(ctx context.Context, from metrics.Capabilities, w met
 		for kill, err := range from.OOM.OOMKills(ctx, w, namespaces) {
 			if err != nil {
 				return fmt.Errorf("reading the OOM kills of %d namespaces: %w", len(namespaces), err)
+			}
+
+			if kill.Unknown != "" {
+				if u.unknownKills == nil {
+					u.unknownKills = map[string]string{}
+				}
+
+				u.unknownKills[kill.Key.Workload.Namespace] = kill.Unknown
+				continue
 			}
 
 			if key := (container{identity: identityOf(kill.Key.Workload), name: kill.Key.Container}); u.includes(key) {

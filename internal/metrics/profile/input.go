@@ -32,16 +32,17 @@ func (u *Usage) ResourceInput(w workload.Workload, policy rightsize.Policy, now 
 
 	for _, c := range w.Containers {
 		in.Containers = append(in.Containers, resource.Container{
-			Name:    c.Name,
-			Init:    c.Role == workload.Init,
-			Sidecar: c.Role == workload.Sidecar,
-			Profile: u.Profile(w.Ref, c.Name),
-			Current: CurrentResources(c),
-			OOMs:    u.oomKills(w.Ref, c),
-			Job:     u.runs(w.Ref, c.Name),
-			JVM:     u.jvm(w.Ref, c),
-			HPA:     u.constraints.UtilizationTargets(w.Ref, c.Name),
-			Groups:  u.nodeGroupUsage(w.Ref, c.Name),
+			Name:         c.Name,
+			Init:         c.Role == workload.Init,
+			Sidecar:      c.Role == workload.Sidecar,
+			Profile:      u.Profile(w.Ref, c.Name),
+			Current:      CurrentResources(c),
+			OOMs:         u.oomKills(w.Ref, c),
+			UnknownKills: u.unknownKills[w.Namespace],
+			Job:          u.runs(w.Ref, c.Name),
+			JVM:          u.jvm(w.Ref, c),
+			HPA:          u.constraints.UtilizationTargets(w.Ref, c.Name),
+			Groups:       u.nodeGroupUsage(w.Ref, c.Name),
 			// No limit may bound a raise, and a request cannot be added in place.
 			Raisable: c.Requests.CPU > 0 && c.Limits.CPU == 0 && !c.RestartsForCPU,
 		})

@@ -112,18 +112,6 @@ func TestCapacitiesOfALimitedServer(t *testing.T) {
 	end := today.Add(10 * time.Hour)
 	w := newFixture(start, end)
 	w.add(constant(1), "__name__", limitsMetric, "namespace", "shop", "pod", "web-0", "container", "app", "resource", "cpu")
-	counter := func(metric, pod string, perSecond func(time.Time) float64) {
-		for _, job := range []string{"a", "b"} {
-			w.add(func(t time.Time) float64 { return perSecond(t) * t.Sub(start).Seconds() }, "__name__", metric, "namespace", "shop", "pod", pod, "container", "app",
-				"image", "app", "id", "/"+pod, "job", job)
-		}
-	}
-	counter(periodsMetric, "web-0", constant(10))
-	counter(throttledMetric, "web-0", constant(4))
-	counter(periodsMetric, "calm-0", constant(10))
-	counter(throttledMetric, "calm-0", constant(0))
-	counter(periodsMetric, "idle-0", constant(0))
-	counter(throttledMetric, "idle-0", constant(0))
 	w.add(constant(8), "__name__", capacityMetric, "node", "n1", "resource", "cpu")
 
 	server := w.serve(t, promserver.Options{Middleware: func(h http.Handler) http.Handler {

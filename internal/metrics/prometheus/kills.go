@@ -28,9 +28,9 @@ const (
 	limitsExportedFigure = "limits exported"
 )
 
-// OOMKills implements metrics.OOMReader. A kill is the first appearance of the reason OOMKilled for a pod's container, in its last or its
+// OOMKills implements metrics.OOMReader. A kill is a higher count of the kernel, which the kubelet exports, or the first appearance of the reason OOMKilled for a pod's container, in its last or its
 // current state, or a restart while it is there; several within one step count as one. The step that contains the end of the window is read
-// as far as it goes.
+// as far as it goes. What the server rejects as too large is unknown for that namespace alone.
 func (e *eventReader) OOMKills(ctx context.Context, w metrics.Window, namespaces []string) iter.Seq2[metrics.OOMKill, error] {
 	return func(yield func(metrics.OOMKill, error) bool) {
 		if w.Step == 0 {
@@ -52,6 +52,11 @@ func (e *eventReader) OOMKills(ctx context.Context, w metrics.Window, namespaces
 			return
 		}
 
+		counted, ok := e.eventKills(ctx, metrics.Window{Start: from, End: end, Step: w.Step}, newScope(namespaces), yield)
+		if !ok {
+			return
+		}
+
 		reasons := OneOf("__name__", []string{oomReasonMetric, initOOMReasonMetric, endReasonMetric, initEndReasonMetric})
 		in, err := e.scopeOf(ctx, namespaces, e.expr.selector("", reasons, oomKilled()), from, end)
 		if err != nil {
@@ -70,7 +75,14 @@ func (e *eventReader) OOMKills(ctx context.Context, w metrics.Window, namespaces
 		}
 
 		// The step before the window shows which kills are older.
-		k := &killDetector{events: e, in: in, step: w.Step, start: from, runs: map[runKey]run{}}
+		k := &killDetector{
+			events:  e,
+			in:      in,
+			step:    w.Step,
+			start:   from,
+			runs:    map[runKey]run{},
+			unknown: map[string]string{},
+		}
 		for from := from.Add(-w.Step); from.Before(end); {
 			to := from.Add(w.Step).Truncate(day).Add(day) // The step before the window belongs to its first day.
 			if to.After(end) {
@@ -84,6 +96,9 @@ func (e *eventReader) OOMKills(ctx context.Context, w metrics.Window, namespaces
 			}
 
 			for _, kill := range kills {
+				if counted.has(kill, w.Step) {
+					continue
+				}
 				if !yield(kill, nil) {
 					return
 				}
@@ -91,7 +106,18 @@ func (e *eventReader) OOMKills(ctx context.Context, w metrics.Window, namespaces
 
 			from = to
 		}
+
+		for namespace, reason := range k.unknown {
+			if !yield(unknownKills(namespace, reason), nil) {
+				return
+			}
+		}
 	}
+}
+
+// unknownKills returns the element of a namespace whose kills cannot be read.
+func unknownKills(namespace, reason string) metrics.OOMKill {
+	return metrics.OOMKill{Key: metrics.ContainerKey{Workload: newRef(namespace, "", "")}, Unknown: reason}
 }
 
 func oomKilled() Matcher { return Matcher{Label: "reason", Op: "=", Value: "OOMKilled"} }
@@ -104,6 +130,14 @@ type killDetector struct {
 	// start is the start of the window; earlier kills are only remembered.
 	start time.Time
 	runs  map[runKey]run
+	// unknown has the reason by namespace why kills cannot be read.
+	unknown map[string]string
+}
+
+// tooLarge records that the kills of a namespace cannot be read.
+func (k *killDetector) tooLarge(namespace string, err error) error {
+	k.unknown[namespace] = metrics.PublicMessage(err)
+	return nil
 }
 
 // runKey is a container of one pod. The UID, which older versions of kube-state-metrics do not export, distinguishes pods of one name.
@@ -193,7 +227,7 @@ func (k *killDetector) observe(ctx context.Context, from, to time.Time) ([]obser
 	if whole > 0 {
 		// The value at t covers (t-step, t].
 		w := metrics.Window{Start: from.Add(k.step), End: from.Add(time.Duration(whole+1) * k.step), Step: k.step}
-		err := k.events.eachBatch(ctx, k.in, func(matchers []Matcher) error {
+		err := k.events.eachBatchOr(ctx, k.in, func(matchers []Matcher) error {
 			list, err := k.events.Range(ctx, k.events.expr.oomKills(k.step, matchers), w)
 			for _, l := range list {
 				for i, v := range l.Values {
@@ -202,7 +236,7 @@ func (k *killDetector) observe(ctx context.Context, from, to time.Time) ([]obser
 			}
 
 			return err
-		})
+		}, k.tooLarge)
 		if err != nil {
 			return nil, err
 		}
@@ -215,14 +249,14 @@ func (k *killDetector) observe(ctx context.Context, from, to time.Time) ([]obser
 	}
 
 	last := newObservation(restStart)
-	err := k.events.eachBatch(ctx, k.in, func(matchers []Matcher) error {
+	err := k.events.eachBatchOr(ctx, k.in, func(matchers []Matcher) error {
 		list, err := k.events.Instant(ctx, k.events.expr.oomKills(rest, matchers), to)
 		for _, sample := range list {
 			last.add(sample.Labels, sample.Value)
 		}
 
 		return err
-	})
+	}, k.tooLarge)
 
 	return append(out, last), err
 }

@@ -7,13 +7,16 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/testbed/promserver"
 )
 
 // from returns a value from a time on, and another one before it; NaN is no sample.
@@ -35,6 +38,51 @@ func (w *fixture) ended(metric, pod, container string, value func(time.Time) flo
 // restarts adds the number of restarts of a container.
 func (w *fixture) restarts(metric, pod, container string, value func(time.Time) float64, more ...string) {
 	w.add(value, append([]string{"__name__", metric, "namespace", "shop", "pod", pod, "container", container}, more...)...)
+}
+
+// oomEvents adds the counter of the kernel of a run of a container.
+func (w *fixture) oomEvents(pod, container, id string, value func(time.Time) float64, more ...string) {
+	w.add(value, append([]string{"__name__", oomEventsMetric, "namespace", "shop", "pod", pod, "container", container, "id", id}, more...)...)
+}
+
+// TestOOMKills_TooLargeForOneNamespace checks that only that namespace has unknown kills, with the reason.
+func TestOOMKills_TooLargeForOneNamespace(t *testing.T) {
+	start := today.Add(-6 * time.Hour)
+	w := newFixture(start.Add(-2*time.Hour), today)
+	for _, namespace := range []string{"shop", "vast"} {
+		w.memory(namespace, "web-0", "app", constant(1e8))
+		w.add(from(start.Add(time.Hour), math.NaN(), 1), "__name__", oomReasonMetric, "namespace", namespace, "pod", "web-0", "container", "app", "reason", "OOMKilled")
+	}
+
+	server := w.serve(t, promserver.Options{Middleware: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			query := r.FormValue("query")
+			all := !strings.Contains(query, `namespace=`)
+			if strings.Contains(query, "OOMKilled") && (all || strings.Contains(query, "vast")) {
+				answerWith(422, "application/json", `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`)(rw, r)
+				return
+			}
+
+			h.ServeHTTP(rw, r)
+		})
+	}})
+
+	s := newSource(t, server.URL(), func(c *Config) { c.Now = func() time.Time { return today } })
+	for _, namespaces := range [][]string{nil, {"shop", "vast"}, {"vast"}} {
+		got := map[string]string{}
+		for k, err := range s.Capabilities().OOM.OOMKills(t.Context(), metrics.Window{Start: start, End: today}, namespaces) {
+			if err != nil {
+				t.Fatalf("OOMKills(%v): %v, want no error", namespaces, err)
+			}
+
+			got[k.Key.Workload.Namespace] = k.Unknown
+		}
+
+		_, other := got["shop"]
+		if got["shop"] != "" || other != (len(namespaces) != 1) || !strings.Contains(got["vast"], "too many samples") {
+			t.Errorf("OOMKills(%v) has kills or reasons %v, want a kill in shop and the reason why those in vast are unknown", namespaces, got)
+		}
+	}
 }
 
 // TestOOMKills_EachKindOfContainer lists kills in the series that kube-state-metrics exports for them. Each time is the start of the hour.
@@ -129,6 +177,35 @@ func TestOOMKills_EachKindOfContainer(t *testing.T) {
 			w.ended(oomReasonMetric, "web-0", "app", away(1), "uid", "a")
 			w.restarts(restartsMetric, "web-0", "app", away(5), "uid", "a")
 		}, today, []string{"web-0/app 02:00 0"}},
+		"a process in a container that goes on": {func(w *fixture) {
+			w.oomEvents("web-0", "app", "/a", from(at, 0, 1))
+			limit(w, limitsMetric, "web-0", "app", constant(1<<30))
+		}, today, []string{"web-0/app 02:00 1073741824"}},
+		"processes in two hours": {func(w *fixture) {
+			w.oomEvents("web-0", "app", "/a", func(t time.Time) float64 {
+				return from(at, 0, 3)(t) + from(at.Add(2*time.Hour), 0, 1)(t)
+			})
+			limit(w, limitsMetric, "web-0", "proxy", constant(1<<20))
+		}, today, []string{"web-0/app 02:00 without a limit", "web-0/app 04:00 without a limit"}},
+		"a run that is counted as it ends": {func(w *fixture) {
+			w.oomEvents("web-0", "app", "/a", between(start, at, 0))
+			w.oomEvents("web-0", "app", "/a", between(at, at.Add(time.Minute), 1), "job", "other")
+			w.oomEvents("web-0", "app", "/b", from(at.Add(time.Minute), nan, 0))
+		}, today, []string{"web-0/app 02:00 0"}},
+		"both sources of one kill": {func(w *fixture) {
+			w.oomEvents("web-0", "app", "/a", from(at, 0, 1))
+			w.ended(oomReasonMetric, "web-0", "app", from(at, nan, 1))
+			w.restarts(restartsMetric, "web-0", "app", from(at, 0, 1))
+			limit(w, limitsMetric, "web-0", "app", constant(1<<30))
+		}, today, []string{"web-0/app 02:00 1073741824"}},
+		"a process killed before the window": {func(w *fixture) { w.oomEvents("web-0", "app", "/a", constant(4)) }, today, nil},
+		"no process":                         {func(w *fixture) { w.oomEvents("web-0", "app", "/a", constant(0)) }, today, nil},
+		"a count that starts again": {func(w *fixture) {
+			w.oomEvents("web-0", "app", "/a", from(at, 5, 1))
+		}, today, nil},
+		"a process killed in the hour that is not over": {func(w *fixture) {
+			w.oomEvents("web-0", "app", "/a", from(today.Add(-10*time.Minute), 0, 1))
+		}, today.Add(-time.Minute), []string{"web-0/app 04:59 0"}},
 		"restarted for other reasons": {func(w *fixture) {
 			w.restarts(restartsMetric, "web-0", "app", func(t time.Time) float64 { return t.Sub(start).Hours() })
 			w.add(constant(1), "__name__", oomReasonMetric, "namespace", "shop", "pod", "web-0", "container", "app", "reason", "Error")

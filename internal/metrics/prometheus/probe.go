@@ -48,6 +48,7 @@ func requiredMetrics() []metrics.MetricPresence {
 		{Metric: oomReasonMetric, Impact: "OOM kills of containers that restart are not seen from history (absent as well while no container has ended)"},
 		{Metric: endReasonMetric, Impact: "OOM kills of containers that do not restart, as of Jobs, are not seen from history (absent as well while there is none that ended)"},
 		{Metric: initOOMReasonMetric, Impact: "OOM kills of sidecars and init containers are not seen from history (absent as well while none has ended)"},
+		{Metric: oomEventsMetric, Impact: "OOM kills of processes within a container that goes on are not seen"},
 		{Metric: restartsMetric, Impact: "of several OOM kills of one container, only the first is seen from history"},
 		{Metric: initRestartsMetric, Impact: "of several OOM kills of one sidecar, only the first is seen from history (absent as well where there is no init container)"},
 		{Metric: nodeInfoMetric, Impact: "nodes cannot be counted without a Kubernetes API"},

@@ -80,8 +80,15 @@ func (in scope) covers(other scope) bool {
 // where the server rejects the query as too large. run receives the matchers that restrict the query and must not keep results of a failed
 // query.
 func (q *queries) eachBatch(ctx context.Context, in scope, run func(matchers []Matcher) error) error {
+	return q.eachBatchOr(ctx, in, run, func(_ string, err error) error { return err })
+}
+
+// eachBatchOr is eachBatch where a single namespace that is too large need not end the request: tooLarge returns the error, or nil to go on.
+func (q *queries) eachBatchOr(
+	ctx context.Context, in scope, run func(matchers []Matcher) error, tooLarge func(namespace string, err error) error,
+) error {
 	if in.all {
-		if err := run(in.matchers()); err == nil || !isTooLarge(err) || len(in.names) < 2 {
+		if err := run(nil); err == nil || !isTooLarge(err) || len(in.names) == 0 {
 			return err
 		}
 
@@ -98,10 +105,17 @@ func (q *queries) eachBatch(ctx context.Context, in scope, run func(matchers []M
 
 		err := run([]Matcher{OneOf("namespace", batch)})
 		// A batch that is too large is replaced by its halves, which run next.
-		if n := len(batch); isTooLarge(err) && n > 1 {
+		n := len(batch)
+		if isTooLarge(err) && n > 1 {
 			q.client.count(func(s *metrics.Stats) { s.Splits++ })
 			batches = append([][]string{batch[:n/2], batch[n/2:]}, batches...)
-		} else if err != nil {
+			continue
+		}
+
+		if isTooLarge(err) {
+			err = tooLarge(batch[0], err)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -50,6 +50,8 @@ type Container struct {
 	// Current are the requests and limits in pods.
 	Current rightsize.Resources
 	OOMs    []rightsize.OOM
+	// UnknownKills is the reason why kills are unknown; empty if they are known.
+	UnknownKills string
 	// Job marks a container of a job: the peak of a run is a sample.
 	Job bool
 	// JVM describes a Java heap; nil if there is none.
@@ -178,6 +180,7 @@ func (in Input) sizingInput(c Container) rightsize.Input {
 		Profile:          c.Profile,
 		Current:          c.Current,
 		OOMs:             c.OOMs,
+		UnknownKills:     c.UnknownKills,
 		Now:              in.Now,
 		RunsToCompletion: c.Job || c.Init,
 		Init:             c.Init,
