@@ -88,7 +88,7 @@ func (q *queries) eachBatchOr(
 	ctx context.Context, in scope, run func(matchers []Matcher) error, tooLarge func(namespace string, err error) error,
 ) error {
 	if in.all {
-		if err := run(nil); err == nil || !isTooLarge(err) || len(in.names) == 0 {
+		if err := run(in.matchers()); err == nil || !isTooLarge(err) || len(in.names) == 0 {
 			return err
 		}
 
