@@ -70,7 +70,7 @@ func readKernelCase(t *testing.T, path string) kernelCase {
 
 	recording, err := hostrecording.Parse(string(content))
 	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+		t.Fatalf("parsing the recording %s: %v", path, err)
 	}
 
 	for _, moment := range recording.Moments {

@@ -402,7 +402,7 @@ func (s *sizer) jvm(j *JVM) {
 	}
 
 	if j.MaxHeap > 0 && j.MaxRAMPercentage == 0 {
-		if required, detail := s.heap(j); required > s.value {
+		if required, detail := j.fixedHeap(s.value); required > s.value {
 			s.step(StepJVM, required, detail)
 		}
 	}
@@ -414,14 +414,14 @@ func (s *sizer) jvm(j *JVM) {
 	}
 }
 
-// heap returns the memory of the maximum heap and of what lies outside of it.
-func (s *sizer) heap(j *JVM) (required float64, detail string) {
+// fixedHeap returns the memory of the maximum heap and of what lies outside of it, at a value for the whole container.
+func (j *JVM) fixedHeap(value float64) (required float64, detail string) {
 	// nonHeap is the share of the heap that threads, classes and buffers need, unless it was measured.
 	const nonHeap = 0.25
 
 	outside := nonHeap * float64(j.MaxHeap)
-	if j.PeakHeap > 0 && s.value > float64(j.PeakHeap) {
-		outside = min(outside, s.value-float64(j.PeakHeap))
+	if j.PeakHeap > 0 && value > float64(j.PeakHeap) {
+		outside = min(outside, value-float64(j.PeakHeap))
 	}
 
 	return float64(j.MaxHeap) + outside, fmt.Sprintf("the heap may grow to %s, and %s lies outside of it", formatBytes(float64(j.MaxHeap)), formatBytes(outside))
@@ -435,13 +435,13 @@ func (s *sizer) heapOfLimit(in Input, limit LimitPolicy) {
 		return
 	}
 
-	required, detail := s.heap(j)
+	required, detail := j.fixedHeap(s.value)
 	current := floatOf(in.Current.MemoryLimit)
 	if current > 0 {
 		required = min(required, current)
 	}
 
-	value := s.raiseToLimit(func(request float64) float64 {
+	value := raiseToLimit(s.value, func(request float64) float64 {
 		to, _ := limit.apply(request, floatOf(in.Current.MemoryRequest), current)
 		if to == 0 {
 			return request // Without a limit, the request has to hold the heap.

@@ -150,7 +150,7 @@ func (s *sizer) outsideLimit(days []*Day, limitOf func(request float64) float64)
 		return above / total
 	}
 
-	value := s.raiseUntil(limitOf, func(limit float64) bool { return share(limit) < unknownNeedShare })
+	value := raiseUntil(s.value, limitOf, func(limit float64) bool { return share(limit) < unknownNeedShare })
 	if value > s.value {
 		s.step(StepThrottled, value, fmt.Sprintf("its limit would throttle %s of the time or more", percent(unknownNeedShare)))
 	}
@@ -178,20 +178,19 @@ func (s *sizer) notBelowThrottling(days []*Day, limitOf func(request float64) fl
 		percent(unknownNeedShare), percent(units.Ratio(min(1, share))))
 	s.flag(FlagThrottled, detail)
 
-	value := s.raiseToLimit(limitOf, throttling)
+	value := raiseToLimit(s.value, limitOf, throttling)
 	if value > s.value {
 		s.step(StepThrottled, value, detail+": the limit is not lowered")
 	}
 }
 
-// raiseUntil returns the least value, in small steps, whose limit is enough or which has none.
-func (s *sizer) raiseUntil(limitOf func(request float64) float64, enough func(limit float64) bool) float64 {
+// raiseUntil returns the least value from a given one on, in small steps, whose limit is enough or which has none.
+func raiseUntil(value float64, limitOf func(request float64) float64, enough func(limit float64) bool) float64 {
 	const (
 		step     = 1.01
 		maxSteps = 1000 // A factor of 20,000.
 	)
 
-	value := s.value
 	for range maxSteps {
 		limit := limitOf(value)
 		if !(limit > 0 && value > 0) || enough(limit) {
@@ -204,14 +203,14 @@ func (s *sizer) raiseUntil(limitOf func(request float64) float64, enough func(li
 	return value
 }
 
-// raiseToLimit returns the least value whose limit is not below an amount, or which has none. It is exact, as a value that is a little larger
+// raiseToLimit returns the least value from a given one on whose limit is not below an amount, or which has none. It is exact, as a value that is a little larger
 // would raise the limit with each recommendation.
-func (s *sizer) raiseToLimit(limitOf func(request float64) float64, least float64) float64 {
+func raiseToLimit(value float64, limitOf func(request float64) float64, amount float64) float64 {
 	const tolerance = 1e-6
-	enough := func(limit float64) bool { return limit >= least*(1-tolerance) }
+	enough := func(limit float64) bool { return limit >= amount*(1-tolerance) }
 
-	low := s.value
-	high := s.raiseUntil(limitOf, enough)
+	low := value
+	high := raiseUntil(value, limitOf, enough)
 	for high > low*(1+tolerance) {
 		middle := (low + high) / 2
 		if enough(limitOf(middle)) {

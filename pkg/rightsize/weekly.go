@@ -31,7 +31,7 @@ func (s *sizer) weeklyPeak(days []*Day, now time.Time) {
 	byWeekday := map[time.Weekday][]*Day{}
 	for _, d := range days {
 		if d.CPU.Total() > 0 && !now.Before(d.Day.End()) {
-			shares = append(shares, s.shareAbove(d))
+			shares = append(shares, shareAbove(d, s.value))
 			byWeekday[d.Day.Start().Weekday()] = append(byWeekday[d.Day.Start().Weekday()], d)
 		}
 	}
@@ -43,14 +43,14 @@ func (s *sizer) weeklyPeak(days []*Day, now time.Time) {
 	count := 0
 	for weekday := time.Sunday; weekday <= time.Saturday; weekday++ {
 		same := byWeekday[weekday]
-		if len(same) < peakDays || slices.ContainsFunc(same, func(d *Day) bool { return !s.isPeak(d, usual) }) {
+		if len(same) < peakDays || slices.ContainsFunc(same, func(d *Day) bool { return !isPeak(d, s.value, usual) }) {
 			continue
 		}
 
 		names = append(names, weekday.String())
 		for _, d := range same {
 			required = max(required, busiestHour(d))
-			hours += 24 * s.shareAbove(d)
+			hours += 24 * shareAbove(d, s.value)
 			count++
 		}
 	}
@@ -69,14 +69,16 @@ func (s *sizer) weeklyPeak(days []*Day, now time.Time) {
 		Cores.format(required-s.value), percent(units.Ratio(1-s.value/required))))
 }
 
-// isPeak reports whether a day is above the value for an hour, and longer than usual.
-func (s *sizer) isPeak(d *Day, usual float64) bool {
-	share := s.shareAbove(d)
-	return share >= peakHour && share >= peakTimes*usual && busiestHour(d) >= peakFactor*s.value
+// isPeak reports whether a day is above a value for an hour, and longer than usual.
+func isPeak(d *Day, value, usual float64) bool {
+	share := shareAbove(d, value)
+	return share >= peakHour && share >= peakTimes*usual && busiestHour(d) >= peakFactor*value
 }
 
 // busiestHour returns the CPU of the busiest hour of a day.
 func busiestHour(d *Day) float64 { return d.CPU.Quantile(1 - peakHour/2) }
 
-// shareAbove returns the share of the samples of a day above the value.
-func (s *sizer) shareAbove(d *Day) float64 { return d.CPU.CountAbove(s.value) / float64(d.CPU.Total()) }
+// shareAbove returns the share of the samples of a day above a value.
+func shareAbove(d *Day, value float64) float64 {
+	return d.CPU.CountAbove(value) / float64(d.CPU.Total())
+}

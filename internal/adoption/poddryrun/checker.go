@@ -242,8 +242,8 @@ func (c *Checker) answersOf(namespace string) *answers {
 func (c *Checker) dropExpired() {
 	now := c.clock.Now()
 	for namespace, a := range c.namespaces {
-		for key, known := range a.byPods {
-			if !now.Before(known.until) {
+		for key, cached := range a.byPods {
+			if !now.Before(cached.until) {
 				delete(a.byPods, key)
 			}
 		}
@@ -263,11 +263,12 @@ func (c *Checker) remember(namespace string, key [sha256.Size]byte, a answer) {
 		a.until = c.clock.Now().Add(unknownTTL)
 	}
 
-	known := c.answersOf(namespace)
-	if len(known.byPods) >= maxAnswers {
-		clear(known.byPods)
+	answers := c.answersOf(namespace)
+	if len(answers.byPods) >= maxAnswers {
+		clear(answers.byPods)
 	}
-	known.byPods[key] = a
+
+	answers.byPods[key] = a
 }
 
 // create tries the creation of a pod.

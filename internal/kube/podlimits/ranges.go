@@ -71,21 +71,21 @@ func amountsRefusal(item corev1.LimitRangeItem, requests, limits corev1.Resource
 		request, hasRequest := requests[name]
 		limit, hasLimit := limits[name]
 
-		if least, isSet := item.Min[name]; isSet {
+		if minimum, isSet := item.Min[name]; isSet {
 			switch {
-			case !hasRequest || request.Cmp(least) < 0:
-				return fmt.Sprintf("requests %s %s, and %s is the minimum", name, textOf(request, hasRequest), least.String())
-			case hasLimit && limit.Cmp(least) < 0:
-				return fmt.Sprintf("has a limit of %s %s, and %s is the minimum", name, limit.String(), least.String())
+			case !hasRequest || request.Cmp(minimum) < 0:
+				return fmt.Sprintf("requests %s %s, and %s is the minimum", name, textOf(request, hasRequest), minimum.String())
+			case hasLimit && limit.Cmp(minimum) < 0:
+				return fmt.Sprintf("has a limit of %s %s, and %s is the minimum", name, limit.String(), minimum.String())
 			}
 		}
 
-		if most, isSet := item.Max[name]; isSet {
+		if maximum, isSet := item.Max[name]; isSet {
 			switch {
-			case !hasLimit || limit.Cmp(most) > 0:
-				return fmt.Sprintf("has a limit of %s %s, and %s is the maximum", name, textOf(limit, hasLimit), most.String())
-			case hasRequest && request.Cmp(most) > 0:
-				return fmt.Sprintf("requests %s %s, and %s is the maximum", name, request.String(), most.String())
+			case !hasLimit || limit.Cmp(maximum) > 0:
+				return fmt.Sprintf("has a limit of %s %s, and %s is the maximum", name, textOf(limit, hasLimit), maximum.String())
+			case hasRequest && request.Cmp(maximum) > 0:
+				return fmt.Sprintf("requests %s %s, and %s is the maximum", name, request.String(), maximum.String())
 			}
 		}
 
@@ -153,18 +153,18 @@ func clampContainer(item corev1.LimitRangeItem, c, base *corev1.Container) []str
 
 	bounds := clampedAmounts{container: c.Name}
 	for _, name := range sizedResources() {
-		if least, ok := item.Min[name]; ok {
+		if minimum, ok := item.Min[name]; ok {
 			for what, lists := range listsOf(c, base, name) {
-				if q, isSet := lists[0][name]; isSet && q.Cmp(least) < 0 {
-					bounds.set(lists[0], lists[1], name, least, what, "the minimum is "+least.String())
+				if q, isSet := lists[0][name]; isSet && q.Cmp(minimum) < 0 {
+					bounds.set(lists[0], lists[1], name, minimum, what, "the minimum is "+minimum.String())
 				}
 			}
 		}
 
-		if most, ok := item.Max[name]; ok {
+		if maximum, ok := item.Max[name]; ok {
 			for what, lists := range listsOf(c, base, name) {
-				if q, isSet := lists[0][name]; isSet && q.Cmp(most) > 0 {
-					bounds.set(lists[0], lists[1], name, most, what, "the maximum is "+most.String())
+				if q, isSet := lists[0][name]; isSet && q.Cmp(maximum) > 0 {
+					bounds.set(lists[0], lists[1], name, maximum, what, "the maximum is "+maximum.String())
 				}
 			}
 		}
@@ -173,8 +173,8 @@ func clampContainer(item corev1.LimitRangeItem, c, base *corev1.Container) []str
 		limit := c.Resources.Limits[name]
 		request := c.Resources.Requests[name]
 		if ok && request.Sign() > 0 && limit.AsApproximateFloat64() > ratio.AsApproximateFloat64()*request.AsApproximateFloat64() {
-			least := scale(limit, 1/ratio.AsApproximateFloat64(), name)
-			bounds.set(c.Resources.Requests, base.Resources.Requests, name, least, string(name)+" request",
+			minimum := scale(limit, 1/ratio.AsApproximateFloat64(), name)
+			bounds.set(c.Resources.Requests, base.Resources.Requests, name, minimum, string(name)+" request",
 				fmt.Sprintf("its limit of %s may be %s times the request at most", limit.String(), ratio.String()))
 		}
 	}
@@ -192,13 +192,13 @@ type clampedAmounts struct {
 // set sets an amount to a bound. present has the amounts before the change; what does not change is not Crane's.
 func (b *clampedAmounts) set(list, present corev1.ResourceList, name corev1.ResourceName, to apiresource.Quantity, what, bound string) {
 	now, isSet := list[name]
-	before, had := present[name]
-	if !isSet || now.Cmp(to) == 0 || had && now.Cmp(before) == 0 {
+	before, wasSet := present[name]
+	if !isSet || now.Cmp(to) == 0 || wasSet && now.Cmp(before) == 0 {
 		return
 	}
 
 	// An amount that is lowered stays where it is at most, and one that is raised likewise.
-	if had && now.Cmp(before) < 0 && to.Cmp(before) > 0 || had && now.Cmp(before) > 0 && to.Cmp(before) < 0 {
+	if wasSet && now.Cmp(before) < 0 && to.Cmp(before) > 0 || wasSet && now.Cmp(before) > 0 && to.Cmp(before) < 0 {
 		to = before
 	}
 
@@ -257,8 +257,8 @@ func between(base, goal *corev1.PodSpec, share float64) *corev1.PodSpec {
 		for _, lists := range [][2]corev1.ResourceList{{c.Resources.Requests, before.Resources.Requests}, {c.Resources.Limits, before.Resources.Limits}} {
 			for _, name := range sizedResources() {
 				to, isSet := lists[0][name]
-				from, had := lists[1][name]
-				if isSet && had && to.Cmp(from) != 0 {
+				from, wasSet := lists[1][name]
+				if isSet && wasSet && to.Cmp(from) != 0 {
 					lists[0][name] = interpolate(from, to, share, name)
 				}
 			}
