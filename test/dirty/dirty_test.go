@@ -66,12 +66,40 @@ func TestDirtySeries(t *testing.T) {
 	}
 }
 
-// runRound runs a case of each kind, or of the kind that CRANE_DIRTY_KIND names.
+// TestSmallest checks that the fewest faults that fail together are found.
+func TestSmallest(t *testing.T) {
+	all := usageKinds()[:6]
+	for _, want := range [][]int{{0}, {5}, {1, 4}, {0, 2, 5}, {0, 1, 2, 3, 4, 5}} {
+		got, err := smallest(all, func(parts []Kind) (bool, error) {
+			for _, i := range want {
+				if !slices.ContainsFunc(parts, func(k Kind) bool { return k.Name == all[i].Name }) {
+					return false, nil
+				}
+			}
+
+			return true, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if len(got) != len(want) || got[0].Name != all[want[0]].Name {
+			t.Errorf("smallest of faults that fail with %v: %d faults, want %d from %s on", want, len(got), len(want), all[want[0]].Name)
+		}
+	}
+}
+
+// runRound runs a case of each kind, or of the kinds that CRANE_DIRTY_KIND names, separated by semicolons.
 func runRound(t *testing.T, round uint64) []Case {
 	t.Helper()
 
-	only := os.Getenv("CRANE_DIRTY_KIND")
-	selected := slices.DeleteFunc(kinds(), func(k Kind) bool { return only != "" && k.Name != only })
+	var only []string
+	if text := os.Getenv("CRANE_DIRTY_KIND"); text != "" {
+		only = strings.Split(text, ";")
+	}
+
+	isSelected := func(name string) bool { return len(only) == 0 || slices.Contains(only, name) }
+	selected := slices.DeleteFunc(kinds(), func(k Kind) bool { return !isSelected(k.Name) })
 	dir := t.TempDir()
 
 	var out []Case
@@ -84,8 +112,21 @@ func runRound(t *testing.T, round uint64) []Case {
 		out = answers
 	}
 
+	for i, k := range selected {
+		if out[i].Wrong == "" || len(k.parts) == 0 {
+			continue
+		}
+
+		faults, err := fewestFaults(t.Context(), dir, k, round)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		out[i].Faults = faults
+	}
+
 	for _, k := range serverKinds() {
-		if only != "" && k.Name != only {
+		if !isSelected(k.Name) {
 			continue
 		}
 

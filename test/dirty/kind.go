@@ -22,6 +22,9 @@ type Kind struct {
 	damage func(r *rand.Rand, w *Workload, all []*Series, neighbor string) []*Series
 	// expect returns what is right; nil for the clean answer.
 	expect func(w *Workload) Expectation
+	// parts are the faults of a kind that applies some of them at once; chosen is set once they are those of a case.
+	parts  []Kind
+	chosen bool
 }
 
 // tolerance is the accepted relative difference from the clean answer.

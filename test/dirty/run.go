@@ -19,6 +19,8 @@ type Case struct {
 	Seed uint64
 	// Wrong is why the answer is wrong; empty for a right one.
 	Wrong string
+	// Faults are the fewest faults that still fail, where a wrong case has several.
+	Faults []string
 }
 
 func newCase(kind string, seed uint64, wrong []string) Case {
@@ -26,7 +28,13 @@ func newCase(kind string, seed uint64, wrong []string) Case {
 }
 
 // String names the case so that it can be run alone.
-func (c Case) String() string { return fmt.Sprintf("%s, seed %d: %s", c.Kind, c.Seed, c.Wrong) }
+func (c Case) String() string {
+	if len(c.Faults) > 0 {
+		return fmt.Sprintf("%s, seed %d, fails with %s alone: %s", c.Kind, c.Seed, strings.Join(c.Faults, " and "), c.Wrong)
+	}
+
+	return fmt.Sprintf("%s, seed %d: %s", c.Kind, c.Seed, c.Wrong)
+}
 
 // firstSeed is the seed of the round with the default policy; the others follow.
 const firstSeed = 1
@@ -35,7 +43,9 @@ const firstSeed = 1
 func kinds() []Kind {
 	out := usageKinds()
 	out = append(out, processKinds()...)
-	return append(out, killKinds()...)
+	out = append(out, killKinds()...)
+	out = append(out, moreKinds()...)
+	return append(out, severalKind())
 }
 
 // pair is a workload with a fault and the same without it, in namespaces of their own.
@@ -58,6 +68,7 @@ func seedOf(round uint64, kind string) uint64 {
 func newPair(k Kind, round uint64, i int) *pair {
 	seed := seedOf(round, k.Name)
 	r := rand.New(rand.NewPCG(seed, 2))
+	k = k.choose(round)
 	p := &pair{
 		kind:   k,
 		faulty: newWorkload(seed, fmt.Sprintf("faulty-%03d", i)),
@@ -72,6 +83,11 @@ func newPair(k Kind, round uint64, i int) *pair {
 	p.faultySeries = record(p.faulty)
 	if k.damage != nil {
 		p.faultySeries = k.damage(r, p.faulty, p.faultySeries, p.clean.Namespace)
+	}
+	for _, part := range k.parts {
+		// Each part has a source of its own, so that a smaller set has the same faults.
+		source := rand.New(rand.NewPCG(seed, seedOf(round, part.Name)))
+		p.faultySeries = part.damage(source, p.faulty, p.faultySeries, p.clean.Namespace)
 	}
 	if k.expect != nil {
 		p.expectation = k.expect(p.faulty)
@@ -135,6 +151,24 @@ func runWorkloads(ctx context.Context, dir string, all []Kind, round uint64) ([]
 	}
 
 	return out, nil
+}
+
+// fewestFaults returns the names of the fewest faults of a kind with several that still fail, each set on a server of its own.
+func fewestFaults(ctx context.Context, dir string, k Kind, round uint64) ([]string, error) {
+	k = k.choose(round)
+	found, err := smallest(k.parts, func(parts []Kind) (bool, error) {
+		fewer := k
+		fewer.parts = parts
+		cases, err := runWorkloads(ctx, dir, []Kind{fewer}, round)
+		return err == nil && cases[0].Wrong != "", err
+	})
+
+	var names []string
+	for _, part := range found {
+		names = append(names, part.Name)
+	}
+
+	return names, err
 }
 
 // compareWays compares the answer of the command line with those of a rule and of an EffectiveVPA.
