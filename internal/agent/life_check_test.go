@@ -55,7 +55,9 @@ func (l *lifeOf) checkGroup(when, group string, entries []act.Entry, request int
 			l.failf("%s: %s of %s would be restored to %q, want the kubelet's %q", when, file, group, bottom.Original, kubelets)
 		}
 
-		if isQuota && !limit.Unlimited() && !cgroup.EqualSettings(file, now, kubelets) && int64(1000*limit.Cores()+1.5) < request && l.ticks%5 == 0 {
+		// The kubelet's own limit may be below what a container may use of its pod's request.
+		ofKubelet := cgroup.EqualSettings(file, now, kubelets) || l.isScaled(limit, kubelets)
+		if isQuota && !limit.Unlimited() && !ofKubelet && int64(1000*limit.Cores()+1.5) < request && l.ticks%5 == 0 {
 			l.failf("%s: the quota of %s is %.0fm, below its effective request of %dm", when, group, 1000*limit.Cores(), request)
 		}
 	}
