@@ -216,6 +216,11 @@ func TestPullRequests(t *testing.T) {
 		}
 	}
 
+	codeql := w.Jobs["codeql"]
+	if len(codeql.Permissions) != 1 || codeql.Permissions["contents"] != "read" || !strings.Contains(text, "upload: never") || !strings.Contains(codeql.commands(), "codeql/*.sarif") {
+		t.Errorf("the job codeql has the permissions %v, want contents: read alone, no upload, and a check of its findings", codeql.Permissions)
+	}
+
 	if !strings.Contains(text, "\n  pull_request: {}\n") || strings.Contains(text, "pull_request_target") {
 		t.Error("pull-request.yaml does not run on pull requests without rights, want it to")
 	}
