@@ -117,8 +117,15 @@ func (c *Capacities) AddNode(name string, resource UsageKind, v float64) {
 	c.Largest.Raise(resource, v)
 }
 
-// HasLimits reports whether the limit of any container is known: one without has none.
-func (c *Capacities) HasLimits() bool { return c != nil && len(c.limits) > 0 }
+// NamespacesWithLimits returns the namespaces in which the limit of any container is known: one without has none there.
+func (c *Capacities) NamespacesWithLimits() map[string]bool {
+	out := map[string]bool{}
+	for key := range c.limits {
+		out[key.namespace] = true
+	}
+
+	return out
+}
 
 // Limit returns the largest limit of a container on the day of a time; 0 if it had none or it is unknown.
 func (c *Capacities) Limit(key ContainerKey, resource UsageKind, at time.Time) float64 {

@@ -142,10 +142,11 @@ func (e *eventReader) completeKills(ctx context.Context, w metrics.Window, kills
 		return fmt.Errorf("limits of containers: %w", err)
 	}
 
+	limited := limits.NamespacesWithLimits()
 	for i := range kills {
 		kill := &kills[i]
 		kill.Memory = units.Bytes(limits.Limit(kill.Key, metrics.Memory, kill.Time))
-		kill.NoLimit = kill.NoLimit && kill.Memory == 0 && limits.HasLimits()
+		kill.NoLimit = kill.NoLimit && kill.Memory == 0 && limited[kill.Key.Workload.Namespace]
 		kill.Key.Workload, kill.Key.Node = owners.resolve(kill.Key.Workload.Namespace, kill.Key.Pod)
 	}
 

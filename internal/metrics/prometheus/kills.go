@@ -156,8 +156,9 @@ type observation struct {
 	at       time.Time
 	restarts map[runKey]float64
 	limits   map[rowKey]float64
-	// limitsExported is set where the limit of any container is known: one without has none.
-	limitsExported bool
+	// limitsExported has the namespaces in which the limit of any container is known: one without has none. It is decided by namespace, so
+	// that a read of one namespace and one of all agree.
+	limitsExported map[string]bool
 }
 
 // read reads the kills of a day, or of the part of it within the window.
@@ -180,7 +181,7 @@ func (k *killDetector) read(ctx context.Context, from, to time.Time) ([]metrics.
 				Key:     metrics.ContainerKey{Workload: newRef(key.namespace, "Pod", key.pod), Pod: key.pod, Container: key.container},
 				Time:    o.at,
 				Memory:  units.Bytes(limit),
-				NoLimit: !limited && o.limitsExported,
+				NoLimit: !limited && o.limitsExported[key.namespace],
 			})
 			found = append(found, key.namespace)
 		}
@@ -262,7 +263,12 @@ func (k *killDetector) observe(ctx context.Context, from, to time.Time) ([]obser
 }
 
 func newObservation(at time.Time) observation {
-	return observation{at: at, restarts: map[runKey]float64{}, limits: map[rowKey]float64{}}
+	return observation{
+		at:             at,
+		restarts:       map[runKey]float64{},
+		limits:         map[rowKey]float64{},
+		limitsExported: map[string]bool{},
+	}
 }
 
 // add adds a value of the query of kills.
@@ -283,12 +289,12 @@ func (o *observation) add(l metrics.Labels, v float64) {
 			o.limits[key] = v
 		}
 	case limitsExportedFigure:
-		o.limitsExported = true
+		o.limitsExported[key.namespace] = true
 	}
 }
 
 // oomKills returns the query of the containers whose last or current end within a window is a kill: their restarts, which are 0 where they
-// are not exported, their memory limits, and whether any limit is exported. The window, rather than its end, counts, because pods are
+// are not exported, their memory limits, and the namespaces with any limit. The window, rather than its end, counts, because pods are
 // deleted or replaced soon after a kill.
 func (x expressions) oomKills(window time.Duration, matchers []Matcher) string {
 	over := func(by string, names []string, more ...Matcher) string {
@@ -307,5 +313,5 @@ func (x expressions) oomKills(window time.Duration, matchers []Matcher) string {
 	return fmt.Sprintf("%s or %s or %s",
 		figure(fmt.Sprintf("((%s and on (%s) %s) or (0 * %s))", restarts, byRun, killed, killed), restartsFigure),
 		figure(fmt.Sprintf("(%s and on (%s) %s)", limits, byContainer, killed), limitFigure),
-		figure(fmt.Sprintf("(count(%s) and on () count(%s))", limits, killed), limitsExportedFigure))
+		figure(fmt.Sprintf("(count by (namespace) (%s) and on (namespace) count by (namespace) (%s))", limits, killed), limitsExportedFigure))
 }

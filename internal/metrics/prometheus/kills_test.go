@@ -181,6 +181,15 @@ func TestOOMKills_EachKindOfContainer(t *testing.T) {
 			w.oomEvents("web-0", "app", "/a", from(at, 0, 1))
 			limit(w, limitsMetric, "web-0", "app", constant(1<<30))
 		}, today, []string{"web-0/app 02:00 1073741824"}},
+		"limits of another namespace alone": {func(w *fixture) {
+			w.ended(oomReasonMetric, "web-0", "app", from(at, nan, 1))
+			w.restarts(restartsMetric, "web-0", "app", from(at, 0, 1))
+			w.add(constant(1<<30), "__name__", limitsMetric, "namespace", "other", "pod", "a", "container", "a", "resource", "memory")
+		}, today, []string{"web-0/app 02:00 0"}},
+		"a process, and limits of another namespace alone": {func(w *fixture) {
+			w.oomEvents("web-0", "app", "/a", from(at, 0, 1))
+			w.add(constant(1<<30), "__name__", limitsMetric, "namespace", "other", "pod", "a", "container", "a", "resource", "memory")
+		}, today, []string{"web-0/app 02:00 0"}},
 		"processes in two hours": {func(w *fixture) {
 			w.oomEvents("web-0", "app", "/a", func(t time.Time) float64 {
 				return from(at, 0, 3)(t) + from(at.Add(2*time.Hour), 0, 1)(t)
