@@ -176,6 +176,8 @@ func (x expressions) ownedPods(in Matcher, req metrics.WorkloadsRequest) string 
 		return jobs
 	case "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "ReplicationController":
 		return direct
+	case "DeploymentConfig":
+		return through("ReplicationController", replicationControllerOwnerMetric, "replicationcontroller")
 	}
 
 	// A custom kind may own pods directly or through either.

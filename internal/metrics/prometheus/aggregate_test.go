@@ -41,6 +41,9 @@ func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
 	w.cpu("shop", "nightly-29000000-fffff", "app", constant(0.6))
 	w.owned(podOwnerMetric, "shop", "pod", "nightly-29000000-fffff", "Job", "nightly-29000000", constant(1))
 	w.owned(jobOwnerMetric, "shop", "job_name", "nightly-29000000", "CronJob", "nightly", constant(1))
+	w.cpu("shop", "cart-3-ggggg", "app", constant(0.8))
+	w.owned(podOwnerMetric, "shop", "pod", "cart-3-ggggg", "ReplicationController", "cart-3", constant(1))
+	w.owned(replicationControllerOwnerMetric, "shop", "replicationcontroller", "cart-3", "DeploymentConfig", "cart", constant(1))
 	s := w.source(t, nil)
 
 	for _, c := range []struct {
@@ -48,6 +51,8 @@ func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
 		names []string
 		want  map[string]float64
 	}{
+		{"DeploymentConfig", []string{"cart"}, map[string]float64{"cart": 0.8}},
+		{"ReplicationController", []string{"cart-3"}, map[string]float64{"cart-3": 0.8}},
 		{"Deployment", []string{"web", "api", "none"}, map[string]float64{"web": 0.75, "api": 0.4}},
 		{"DaemonSet", []string{"web-front"}, map[string]float64{"web-front": 7}},
 		{"Rollout", []string{"canary"}, map[string]float64{"canary": 0.7}},

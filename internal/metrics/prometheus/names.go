@@ -91,6 +91,8 @@ func newRef(namespace, kind, name string) workload.Ref {
 		r.APIVersion = "v1"
 	case "Rollout":
 		r.APIVersion = "argoproj.io/v1alpha1"
+	case "DeploymentConfig":
+		r.APIVersion = "apps.openshift.io/v1"
 	}
 
 	return r

@@ -19,6 +19,8 @@ const (
 	replicaSetOwnerMetric = "kube_replicaset_owner"
 	jobOwnerMetric        = "kube_job_owner"
 	podInfoMetric         = "kube_pod_info"
+
+	replicationControllerOwnerMetric = "kube_replicationcontroller_owner"
 )
 
 // objectName is the name of an object in a namespace.
@@ -33,6 +35,8 @@ type owners struct {
 	nodes       map[objectName]string
 	replicaSets map[objectName]owner
 	jobs        map[objectName]owner
+	// replicationControllers are empty where no pod has one.
+	replicationControllers map[objectName]owner
 }
 
 // ownerReader reads the owners of objects.
@@ -44,7 +48,8 @@ type ownerReader struct {
 	cache *ownerCache
 }
 
-// read returns the owners of all objects that existed between from and to. It sends four requests, each for all namespaces. Objects of
+// read returns the owners of all objects that existed between from and to. It sends four requests, each for all namespaces, and a fifth one where
+// a pod has a ReplicationController. Objects of
 // several clusters would be taken for one, so it refuses a server that mixes them.
 func (r *ownerReader) read(ctx context.Context, from, to time.Time, in scope) (*owners, error) {
 	in, err := r.clusters.narrow(ctx, in)
@@ -61,6 +66,8 @@ func (r *ownerReader) read(ctx context.Context, from, to time.Time, in scope) (*
 		nodes:       map[objectName]string{},
 		replicaSets: map[objectName]owner{},
 		jobs:        map[objectName]owner{},
+
+		replicationControllers: map[objectName]owner{},
 	}
 
 	names := newInterner()
@@ -75,7 +82,12 @@ func (r *ownerReader) read(ctx context.Context, from, to time.Time, in scope) (*
 		{jobOwnerMetric, "job_name", "owner_kind", "owner_name", "", controllers, o.jobs},
 		// Provides nodes, and the owners of pods without kube_pod_owner.
 		{podInfoMetric, "pod", "created_by_kind", "created_by_name", "node", nil, o.pods},
+		{replicationControllerOwnerMetric, "replicationcontroller", "owner_kind", "owner_name", "", controllers, o.replicationControllers},
 	} {
+		if m.metric == replicationControllerOwnerMetric && !o.anyPodOf("ReplicationController") {
+			continue
+		}
+
 		rows := &ownerRows{
 			object: m.object,
 			kind:   m.kind,
@@ -173,8 +185,19 @@ func (r *ownerRows) add(labels []label, _ []point) error {
 	return nil
 }
 
-// resolve returns the workload of a pod and its node, which is empty where unknown. It follows the owners, one level up for ReplicaSets and
-// Jobs, and derives the workload from the pod's name where no owner is exported.
+// anyPodOf reports whether a pod has a controller of the kind.
+func (o *owners) anyPodOf(kind string) bool {
+	for _, controller := range o.pods {
+		if controller.kind == kind {
+			return true
+		}
+	}
+
+	return false
+}
+
+// resolve returns the workload of a pod and its node, which is empty where unknown. It follows the owners, one level up for ReplicaSets,
+// ReplicationControllers and Jobs, and derives the workload from the pod's name where no owner is exported.
 func (o *owners) resolve(namespace, pod string) (workload.Ref, string) {
 	key := objectName{namespace, pod}
 	node := o.nodes[key]
@@ -194,6 +217,11 @@ func (o *owners) resolve(namespace, pod string) (workload.Ref, string) {
 
 		if base, hash, ok := cutLast(controller.name); ok && isTemplateHash(hash) {
 			return newRef(namespace, "Deployment", base), node
+		}
+
+	case "ReplicationController":
+		if upper, ok := o.replicationControllers[objectName{namespace, controller.name}]; ok {
+			return upperOwner(namespace, controller, upper), node
 		}
 
 	case "Job":
@@ -261,7 +289,7 @@ func (k *ownerCache) add(from, to time.Time, in scope, o *owners) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	n := len(o.pods) + len(o.nodes) + len(o.replicaSets) + len(o.jobs)
+	n := len(o.pods) + len(o.nodes) + len(o.replicaSets) + len(o.jobs) + len(o.replicationControllers)
 	if k.objects+n > maxCachedOwners {
 		return
 	}

@@ -365,6 +365,14 @@ func TestOwnersJoinPodsThatAreGone(t *testing.T) {
 	w.owned(podOwnerMetric, "shop", "pod", "nightly-run", "Job", "nightly-1", between(start.Add(time.Hour), start.Add(70*time.Minute), 1))
 	w.owned(jobOwnerMetric, "shop", "job_name", "nightly-1", "CronJob", "nightly", between(start.Add(time.Hour), start.Add(70*time.Minute), 1))
 
+	// A DeploymentConfig of OpenShift, with another ReplicationController after a roll-out.
+	w.cpu("shop", "shop-3-abcde", "app", between(start, rollout, 0.1))
+	w.owned(podOwnerMetric, "shop", "pod", "shop-3-abcde", "ReplicationController", "shop-3", between(start, rollout, 1))
+	w.owned(replicationControllerOwnerMetric, "shop", "replicationcontroller", "shop-3", "DeploymentConfig", "shop", between(start, rollout, 1))
+	w.cpu("shop", "shop-4-fghij", "app", between(rollout, end, 0.1))
+	w.owned(podOwnerMetric, "shop", "pod", "shop-4-fghij", "ReplicationController", "shop-4", between(rollout, end, 1))
+	w.owned(replicationControllerOwnerMetric, "shop", "replicationcontroller", "shop-4", "DeploymentConfig", "shop", between(rollout, end, 1))
+
 	// A pod of another workload with the prefix of the Deployment.
 	w.cpu("shop", "web-foo-x8k2p", "app", always)
 	w.owned(podOwnerMetric, "shop", "pod", "web-foo-x8k2p", "DaemonSet", "web-foo", always)
@@ -379,7 +387,9 @@ func TestOwnersJoinPodsThatAreGone(t *testing.T) {
 		"shop/Deployment/web":    {"blue-one/app", "blue-two/app"},
 		"shop/CronJob/nightly":   {"nightly-run/app"},
 		"shop/DaemonSet/web-foo": {"web-foo-x8k2p/app"},
-		"shop/Deployment/api":    {"api-5d4f8c7b9d-x8k2p/app"},
+
+		"shop/DeploymentConfig/shop": {"shop-3-abcde/app", "shop-4-fghij/app"},
+		"shop/Deployment/api":        {"api-5d4f8c7b9d-x8k2p/app"},
 	}
 
 	if diff := cmp.Diff(want, h.byWorkload()); diff != "" {
