@@ -46,6 +46,7 @@ func TestAdoption(t *testing.T) {
 		"QoS classes":               testQOSClasses,
 		"recommendation deleted":    testRecommendationDeleted,
 		"stateful set":              testStatefulSet,
+		"other kinds":               testOtherKinds,
 		"second apply by GitOps":    testSecondApply,
 		"unmanaged autoscaler":      testUnmanagedAutoscaler,
 		"managed autoscaler":        testManagedAutoscaler,
