@@ -11,12 +11,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/spf13/pflag"
 )
 
-// TestRecommendReference checks that the reference page names every flag, format, order, filter and exit code, and
-// that its examples match the golden files.
+// TestRecommendReference checks that the reference page names every format, order, filter and exit code, and that its
+// examples match the golden files. Flags are in a generated page.
 func TestRecommendReference(t *testing.T) {
 	content, err := os.ReadFile(filepath.FromSlash("../../docs/reference/crane-recommend.md"))
 	if err != nil {
@@ -29,15 +27,9 @@ func TestRecommendReference(t *testing.T) {
 		wanted = append(wanted, "--only "+finding)
 	}
 
-	newRecommendCommand(Streams{}).Flags().VisitAll(func(f *pflag.Flag) {
-		if !strings.HasPrefix(f.Name, "prometheus-") {
-			wanted = append(wanted, "--"+f.Name)
-		}
-	})
-
 	for _, word := range wanted {
 		if !regexp.MustCompile("[`\\s]" + regexp.QuoteMeta(word) + "[`\\s]").MatchString(page) {
-			t.Errorf("docs/reference/crane-recommend.md lacks %s, want each flag and format", word)
+			t.Errorf("docs/reference/crane-recommend.md lacks %s, want each format, order and filter", word)
 		}
 	}
 
