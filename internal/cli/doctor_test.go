@@ -93,8 +93,11 @@ func TestKillKinds(t *testing.T) {
 		want     []string
 	}{
 		"nothing": {nil, installation.Warn, []string{"not visible: containers that restart, containers that do not restart, as of Jobs, sidecars"}},
-		"all": {[]string{owner, reason, restarts, events}, installation.OK,
-			[]string{"visible: containers that restart, each further kill of a container, processes in a container", "once there is one, unless the metric is dropped: containers that do not restart"}},
+		"all": {
+			[]string{owner, reason, restarts, events},
+			installation.OK,
+			[]string{"visible: containers that restart, each further kill of a container, processes in a container", "once there is one, unless the metric is dropped: containers that do not restart"},
+		},
 		"no cAdvisor":           {[]string{owner, reason, restarts}, installation.Warn, []string{"not visible: processes in a container"}},
 		"no kube-state-metrics": {[]string{events}, installation.Warn, []string{"visible: processes in a container that goes on; not visible: containers that restart"}},
 	} {

@@ -135,7 +135,7 @@ func TestManifests(t *testing.T) {
 		}
 
 		for _, block := range yamlBlocks(readPage(t, page)) {
-			for _, document := range strings.Split("\n"+block, "\n---\n") {
+			for document := range strings.SplitSeq("\n"+block, "\n---\n") {
 				kind, err := decodeManifest(document)
 				if err != nil {
 					t.Errorf("%s: decoding a manifest: %v\n%s", page, err, document)

@@ -175,7 +175,7 @@ func splitSentences(paragraph string) []string {
 
 	var sentences []string
 	var sentence []string
-	for _, word := range strings.Fields(paragraph) {
+	for word := range strings.FieldsSeq(paragraph) {
 		sentence = append(sentence, word)
 		bare := strings.TrimRight(word, "`*_\"')")
 		if strings.HasSuffix(bare, ".") || strings.HasSuffix(bare, "!") || strings.HasSuffix(bare, "?") {

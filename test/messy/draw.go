@@ -16,7 +16,7 @@ type drawer struct{ rng *rand.Rand }
 
 // Draw returns the case of a seed with a number of events.
 func Draw(seed uint64, events int) Case {
-	d := drawer{rand.New(rand.NewPCG(seed, stream))} //nolint:gosec // The sequence must be repeatable.
+	d := drawer{rand.New(rand.NewPCG(seed, stream))}
 	c := Case{Seed: seed, Namespace: d.namespace()}
 	for i := range 1 + d.rng.IntN(2) {
 		c.Workloads = append(c.Workloads, d.workload(fmt.Sprintf("w%d", i)))

@@ -5,6 +5,7 @@ package messy
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -22,8 +23,9 @@ import (
 )
 
 const (
-	// LabelForeign has the part of Namespace.Foreign, and LabelForeignLast is set if that webhook is called after Crane's.
-	LabelForeign     = "messy/foreign"
+	// LabelForeign has the part of Namespace.Foreign.
+	LabelForeign = "messy/foreign"
+	// LabelForeignLast is set if the webhook of Foreign is called after Crane's.
 	LabelForeignLast = "messy/foreign-last"
 	// LabelMinCPU has the smallest CPU request of a container in millicores.
 	LabelMinCPU = "messy/min-cpu"
@@ -108,9 +110,7 @@ func (r LimitRange) Object(namespace, name string) client.Object {
 func (q Quota) Object(namespace, name string) client.Object {
 	out := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	out.Spec.Hard = q.Requests.named("requests.")
-	for name, v := range q.Limits.named("limits.") {
-		out.Spec.Hard[name] = v
-	}
+	maps.Copy(out.Spec.Hard, q.Limits.named("limits."))
 
 	if q.Pods > 0 {
 		out.Spec.Hard[corev1.ResourcePods] = *resource.NewQuantity(q.Pods, resource.DecimalSI)

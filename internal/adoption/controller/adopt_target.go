@@ -71,13 +71,7 @@ func (r *Reconciler) adoptTarget(
 
 	in.Pods = r.refusals.mark(in.Pods, in.Now)
 	if kind == analysisv1alpha1.AnalysisTypeResource {
-		if in.Demands = r.Reactor.demandsOf(key, rec); len(in.Demands) > 0 {
-			in.Reaction = *calibrate.DefaultSettings().Reaction
-			if err := reader.ReadRoom(ctx, target, in.Demands, in.Pods); err != nil { // Adoption goes on; the next reading tries again.
-				ctrl.LoggerFrom(ctx).WithName("adoption").Info("No pod is raised: the room on its node is not known", "target", target.String(), "reason", err.Error())
-				in.Demands = nil
-			}
-		}
+		addDemands(ctx, reader, target, r.Reactor.demandsOf(key, rec), &in)
 	}
 
 	plan := reader.Decide(ctx, target, in, func(in adoption.Input) adoption.Plan { return r.decide(target.BudgetKey(kind), in) })
@@ -107,6 +101,20 @@ func (r *Reconciler) adoptTarget(
 	}
 
 	return o, err
+}
+
+// addDemands adds demands of the target's pods, and the room on their nodes, to the input of a decision.
+func addDemands(ctx context.Context, reader targetsnapshot.SnapshotReader, target *targetsnapshot.TargetSnapshot, demands []adoption.Demand, in *adoption.Input) {
+	if len(demands) == 0 {
+		return
+	}
+
+	in.Demands = demands
+	in.Reaction = *calibrate.DefaultSettings().Reaction
+	if err := reader.ReadRoom(ctx, target, in.Demands, in.Pods); err != nil { // Adoption goes on; the next reading tries again.
+		ctrl.LoggerFrom(ctx).WithName("adoption").Info("No pod is raised: the room on its node is not known", "target", target.String(), "reason", err.Error())
+		in.Demands = nil
+	}
 }
 
 // targetKind returns the kind of a target with a new object; ok is false if its pods are not adopted for a type of analysis.

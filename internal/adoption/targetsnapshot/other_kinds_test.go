@@ -5,6 +5,7 @@ package targetsnapshot
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,7 +151,7 @@ func TestPreview_OtherKinds(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			objects := append(c.objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+			objects := append(slices.Clone(c.objects), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 			p, rec := newFixture(t)
 			p.Live = withEventFields(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)).Build()
 			apiVersion, kind := c.gvk.ToAPIVersionAndKind()

@@ -45,11 +45,10 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// lineBreaks escapes line breaks and tabs.
-var lineBreaks = strings.NewReplacer("\n", `\n`, "\t", `\t`)
-
 // Line is Escape that also escapes line breaks and tabs, so that the result is one line.
-func Line(s string) string { return lineBreaks.Replace(Escape(s)) }
+func Line(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(Escape(s), "\n", `\n`), "\t", `\t`)
+}
 
 // Indent is Escape with all lines but the first indented, so that none looks like a line of the program.
 func Indent(s string) string {

@@ -116,8 +116,8 @@ func (w *workload) key(namespace string) targetindex.Key {
 	return targetindex.Key{Group: "apps", Kind: w.Kind, Namespace: namespace, Name: w.Name}
 }
 
-// violate records that an invariant is violated. The first violations of a case are enough.
-func (r *run) violate(invariant int, format string, args ...any) {
+// violatef records that an invariant is violated. The first violations of a case are enough.
+func (r *run) violatef(invariant int, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -155,7 +155,7 @@ var batches atomic.Int64
 func (f *fixture) runBatch(ctx context.Context, seed uint64, cases []messy.Case) (*batch, error) {
 	b := &batch{
 		seed:      seed,
-		rng:       rand.New(rand.NewPCG(seed, 37)), //nolint:gosec // The sequence must be repeatable.
+		rng:       rand.New(rand.NewPCG(seed, 37)),
 		clock:     f.clock,
 		world:     f.world,
 		hooks:     f.hooks,

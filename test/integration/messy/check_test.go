@@ -48,7 +48,7 @@ func (r *run) check(ctx context.Context) error {
 		text := o.GetAnnotations()[analysisv1alpha1.AnnotationAdoption]
 		state, err := adoption.ParseState(text)
 		if err != nil {
-			r.violate(4, "%s has an adoption state that cannot be read: %v", w.Name, err)
+			r.violatef(4, "%s has an adoption state that cannot be read: %v", w.Name, err)
 		}
 
 		quietRound = quietRound && text == w.state
@@ -73,7 +73,7 @@ func (r *run) check(ctx context.Context) error {
 	}
 
 	if most := r.batch.policy.MaxPerNamespace; underWay > most {
-		r.violate(2, "%d workloads are lowered or watched at once, want at most %d", underWay, most)
+		r.violatef(2, "%d workloads are lowered or watched at once, want at most %d", underWay, most)
 	}
 
 	r.checkWrites(writes, quietRound)
@@ -126,13 +126,13 @@ func (r *run) checkProbe(ctx context.Context, w *workload, state adoption.State)
 func (r *run) checkRefusal(ctx context.Context, w *workload, state adoption.State, p *probe) error {
 	const format = "a new pod of %s is refused: %s; want it created, as without Crane (new pods get %v)"
 	if !strings.Contains(p.refusal, refusedByPolicy) {
-		r.violate(1, format, w.Name, p.refusal, state.NewPods)
+		r.violatef(1, format, w.Name, p.refusal, state.NewPods)
 		return nil
 	}
 
 	const cached = 11 * time.Minute
 	if r.batch.triesPods && state.ChangedAt.Sub(r.policyAt) > cached {
-		r.violate(1, format, w.Name, p.refusal, state.NewPods)
+		r.violatef(1, format, w.Name, p.refusal, state.NewPods)
 	}
 
 	failed, err := r.failedCreate(ctx, w)
@@ -144,7 +144,7 @@ func (r *run) checkRefusal(ctx context.Context, w *workload, state adoption.Stat
 	case w.uncreatable.IsZero():
 		w.uncreatable = time.Now()
 	case time.Since(w.uncreatable) > maxUndo:
-		r.violate(1, "since %s "+format, time.Since(w.uncreatable).Round(time.Second), w.Name, p.refusal, state.NewPods)
+		r.violatef(1, "since %s "+format, time.Since(w.uncreatable).Round(time.Second), w.Name, p.refusal, state.NewPods)
 	}
 
 	return nil
@@ -170,13 +170,13 @@ func (r *run) failedCreate(ctx context.Context, w *workload) (bool, error) {
 // checkSameButSize checks that a new pod differs from one without Crane in CPU and memory alone.
 func (r *run) checkSameButSize(w *workload, p *probe) {
 	if want, got := withoutSizes(&p.without.Spec), withoutSizes(&p.with.Spec); !equality.Semantic.DeepEqual(want, got) {
-		r.violate(6, "a new pod of %s differs from one without Crane in more than CPU and memory (-want +got):\n%s", w.Name, cmp.Diff(want, got))
+		r.violatef(6, "a new pod of %s differs from one without Crane in more than CPU and memory (-want +got):\n%s", w.Name, cmp.Diff(want, got))
 	}
 
 	// Pods without any request get the recommended ones.
 	before, after := p.without.Status.QOSClass, p.with.Status.QOSClass
 	if before != after && before != corev1.PodQOSBestEffort {
-		r.violate(6, "a new pod of %s has QoS class %s, want %s as without Crane", w.Name, after, before)
+		r.violatef(6, "a new pod of %s has QoS class %s, want %s as without Crane", w.Name, after, before)
 	}
 }
 
@@ -232,7 +232,7 @@ func (r *run) checkAsRecommended(w *workload, pod *corev1.Pod) {
 
 			tolerance := 2 * float64(policy.MinChange) * float64(max(have, want))
 			if diff := float64(have - want); diff > tolerance || -diff > tolerance {
-				r.violate(4, "the status of %s is %q, but pod %s (%s) requests %d %s in %s, want %d (state %s)", w.Name, asRecommended, pod.Name,
+				r.violatef(4, "the status of %s is %q, but pod %s (%s) requests %d %s in %s, want %d (state %s)", w.Name, asRecommended, pod.Name,
 					pod.Status.Phase, have, key.resource, c.Name, want, w.state)
 			}
 		}
@@ -251,7 +251,7 @@ func (r *run) checkEvictions(w *workload, p *probe) {
 		}
 
 		if equality.Semantic.DeepEqual(requestsOf(&pod.Spec), requestsOf(&p.with.Spec)) {
-			r.violate(5, "craned evicted pod %s, which requests %v like a new pod, want no eviction that changes nothing", pod.Name, requestsOf(&pod.Spec))
+			r.violatef(5, "craned evicted pod %s, which requests %v like a new pod, want no eviction that changes nothing", pod.Name, requestsOf(&pod.Spec))
 		}
 	}
 }
@@ -262,7 +262,7 @@ func (r *run) checkWrites(writes []write, quietRound bool) {
 		if w.subresource == "resize" && w.code < 300 && !w.dryRun {
 			last := max(1, r.generations[w.uid])
 			if w.generation <= last {
-				r.violate(5, "craned resized pod %s, whose generation is %d as before, want no write that changes nothing", w.name, w.generation)
+				r.violatef(5, "craned resized pod %s, whose generation is %d as before, want no write that changes nothing", w.name, w.generation)
 			}
 
 			r.generations[w.uid] = w.generation
@@ -270,7 +270,7 @@ func (r *run) checkWrites(writes []write, quietRound bool) {
 
 		changes := w.resource != "recommendations" && !w.dryRun && w.code < 300 && w.subresource != "resize"
 		if quietRound && changes {
-			r.violate(5, "craned sent %s %s/%s/%s in a round without an event and with the same state, want no write", w.verb, w.resource, w.name, w.subresource)
+			r.violatef(5, "craned sent %s %s/%s/%s in a round without an event and with the same state, want no write", w.verb, w.resource, w.name, w.subresource)
 		}
 	}
 }
@@ -290,7 +290,7 @@ func (r *run) checkRestored(ctx context.Context) error {
 
 		// The recommended value stays in its annotation, with the adoption type StatusAndAnnotation.
 		if value, ok := o.GetAnnotations()[analysisv1alpha1.AnnotationAdoption]; ok {
-			r.violate(3, "%s has adoption state %s after adoption was switched off, want none", w.Name, value)
+			r.violatef(3, "%s has adoption state %s after adoption was switched off, want none", w.Name, value)
 		}
 
 		t, err := template(o)
@@ -298,7 +298,7 @@ func (r *run) checkRestored(ctx context.Context) error {
 			return err
 		}
 		if !equality.Semantic.DeepEqual(t, w.owned) {
-			r.violate(3, "the template of %s after adoption was switched off (-want +got):\n%s", w.Name, cmp.Diff(w.owned, t))
+			r.violatef(3, "the template of %s after adoption was switched off (-want +got):\n%s", w.Name, cmp.Diff(w.owned, t))
 		}
 
 		if err := r.checkRestoredPods(ctx, w); err != nil {
@@ -336,7 +336,7 @@ func (r *run) checkRestoredPods(ctx context.Context, w *workload) error {
 
 		for key, got := range requestsOf(&pod.Spec) {
 			if natural, ok := want[key]; ok && got != natural {
-				r.violate(3, "pod %s requests %d %s in %s after adoption was switched off, want %d as without Crane", pod.Name, got, key.resource, key.container, natural)
+				r.violatef(3, "pod %s requests %d %s in %s after adoption was switched off, want %d as without Crane", pod.Name, got, key.resource, key.container, natural)
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func (r *run) createWorkload(ctx context.Context, w *workload) error {
 	o := w.Object(r.namespace)
 	err := admin.Create(ctx, o, owner)
 	if apierrors.IsInvalid(err) { // The generator draws such workloads rarely; they are not created.
-		r.violate(0, "the generator drew an invalid workload: %v", err)
+		r.violatef(0, "the generator drew an invalid workload: %v", err)
 		return nil
 	}
 	if err != nil {

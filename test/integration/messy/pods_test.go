@@ -89,17 +89,17 @@ func withoutSizes(spec *corev1.PodSpec) *corev1.PodSpec {
 // checkUnchanged checks that nothing but sizes of a pod changed: invariant 6.
 func (r *run) checkUnchanged(before, after *corev1.Pod) {
 	if before.Status.QOSClass != "" && before.Status.QOSClass != after.Status.QOSClass {
-		r.violate(6, "pod %s has QoS class %s, want %s as before", after.Name, after.Status.QOSClass, before.Status.QOSClass)
+		r.violatef(6, "pod %s has QoS class %s, want %s as before", after.Name, after.Status.QOSClass, before.Status.QOSClass)
 	}
 
 	// The scheduler sets the node, and controllers of pods change none that runs.
 	want, got := withoutSizes(&before.Spec), withoutSizes(&after.Spec)
 	if before.Spec.NodeName != "" && !equality.Semantic.DeepEqual(want, got) {
-		r.violate(6, "the spec of pod %s has changed beside CPU and memory (-want +got):\n%s", after.Name, cmp.Diff(want, got))
+		r.violatef(6, "the spec of pod %s has changed beside CPU and memory (-want +got):\n%s", after.Name, cmp.Diff(want, got))
 	}
 
 	if !equality.Semantic.DeepEqual(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Annotations, after.Annotations) {
-		r.violate(6, "pod %s has labels %v and annotations %v, want %v and %v as before", after.Name, after.Labels, after.Annotations, before.Labels, before.Annotations)
+		r.violatef(6, "pod %s has labels %v and annotations %v, want %v and %v as before", after.Name, after.Labels, after.Annotations, before.Labels, before.Annotations)
 	}
 }
 
@@ -126,7 +126,7 @@ func (r *run) checkLowering(w *workload, before, after *corev1.Pod) {
 	r.mu.Unlock()
 
 	for _, text := range found {
-		r.violate(2, "pod %s: %s", after.Name, text)
+		r.violatef(2, "pod %s: %s", after.Name, text)
 	}
 }
 
