@@ -27,7 +27,7 @@ func Parse(text string) (Schedule, error) {
 	fields := strings.Fields(text)
 	ranges := fieldRanges()
 	if len(fields) != len(ranges) {
-		return Schedule{}, fmt.Errorf("%d fields, want %d (minute, hour, day of month, month, day of week)", len(fields), len(ranges))
+		return Schedule{}, fmt.Errorf("%d fields, want %d (minute, hour, date, month, weekday)", len(fields), len(ranges))
 	}
 
 	var sets [5]valueSet

@@ -99,11 +99,7 @@ func (c *clusterCheck) checkAt(ctx context.Context, at time.Time, result *mixedC
 
 	byNamespace := groupBy(suspects, "namespace")
 	for _, namespace := range systemFirst(byNamespace) {
-		// Reads are refused as a whole already.
-		if result.err != nil {
-			break
-		}
-		if result.byNamespace[namespace] != nil {
+		if result.refusesAll() || result.byNamespace[namespace] != nil {
 			continue
 		}
 

@@ -42,6 +42,9 @@ type mixedClusters struct {
 	err         error
 }
 
+// refusesAll reports whether the whole server is mixed.
+func (m *mixedClusters) refusesAll() bool { return m.err != nil }
+
 // add adds a namespace.
 func (m *mixedClusters) add(namespace string, found *SeveralClustersError) {
 	m.byNamespace[namespace] = found

@@ -600,16 +600,21 @@ func TestCertManager(t *testing.T) {
 		}
 	}
 
-	if len(injected) != 6 || len(certificates) != 2 {
-		t.Errorf("%d objects with an authority, %d Certificates, want 6 and 2", len(injected), len(certificates))
+	if len(injected) != 6 || len(certificates) != 3 {
+		t.Errorf("%d objects with an authority, %d Certificates, want 6 and 3", len(injected), len(certificates))
 	}
 
-	for deployment, test := range map[string]struct{ service, secret, arg string }{
-		"craned":         {"craned-webhook", "craned-webhook-tls", "--webhook-cert-dir="},
-		"metric-adapter": {"metric-adapter", "metric-adapter-tls", "--tls-cert-file="},
+	for deployment, test := range map[string]struct {
+		service, secret, arg string
+		names                []any
+	}{
+		// Prometheus verifies craned by the name of the Service of its metrics.
+		"craned":          {"craned-webhook", "craned-webhook-tls", "--webhook-cert-dir=", []any{"craned-webhook.crane-system.svc", "craned.crane-system.svc"}},
+		"metric-adapter":  {"metric-adapter", "metric-adapter-tls", "--tls-cert-file=", []any{"metric-adapter.crane-system.svc"}},
+		"crane-scheduler": {"crane-scheduler", "crane-scheduler-tls", "--tls-cert-file=", []any{"crane-scheduler.crane-system.svc"}},
 	} {
 		want := map[string]any{
-			"secretName": test.secret, "dnsNames": []any{test.service + ".crane-system.svc"},
+			"secretName": test.secret, "dnsNames": test.names,
 			"issuerRef": map[string]any{"kind": "ClusterIssuer", "name": "corporate"},
 		}
 
