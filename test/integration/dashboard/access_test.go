@@ -89,7 +89,7 @@ func TestReads_RightsOfEachPerson(t *testing.T) {
 
 // aboutTheServer matches the queries of the probe: which metrics exist, how often they are scraped, how long the history is, the size of nodes, on which of them
 // pods have no usage, and whether several clusters are mixed. Their answers name no object of another namespace to a person.
-var aboutTheServer = regexp.MustCompile(`^(count by \(node\) |max by \(node, resource\) |label_replace\(quantile\(|label_replace\(topk\(5, |label_replace\(count by \(__name__\) |topk\(5, last_over_time\(|container_memory_working_set_bytes\{[^}]*\}\[3600s\]$|label_replace\(max\(count_over_time\()`)
+var aboutTheServer = regexp.MustCompile(`^(count by \(node\) |max by \(node, resource\) |label_replace\(quantile\(|label_replace\(topk by \(namespace\) \(5, |label_replace\(count by \(__name__\) |topk\(5, last_over_time\(|container_memory_working_set_bytes\{[^}]*\}\[3600s\]$|label_replace\(max\(count_over_time\()`)
 
 // TestQueriesStayInTheNamespace checks that what a person causes to be asked of Prometheus names that person's namespace and no other.
 func TestQueriesStayInTheNamespace(t *testing.T) {

@@ -255,8 +255,8 @@ func TestOverview_SavingsAndOOMKills(t *testing.T) {
 	out = contract.Overview{}
 	root.get(contract.PathOverview, &out)
 
-	if out.CostWindowSeconds != 3600 || !strings.Contains(out.CostSource, "http://") || len(out.Missing) != 0 {
-		t.Errorf("cost from %q over %d s, missing %+v, want an hour and nothing missing", out.CostSource, out.CostWindowSeconds, out.Missing)
+	if out.CostWindowSeconds != 3600 || !strings.HasSuffix(out.CostSource, ", Prometheus") || len(out.Missing) != 0 {
+		t.Errorf("cost from %q over %d s, missing %+v, want an hour from Prometheus without its address, and nothing missing", out.CostSource, out.CostWindowSeconds, out.Missing)
 	}
 	if len(out.Trend) != 2 || out.TrendSource != "ConfigMap crane-system/crane-savings" || *out.Trend[0].ClusterPerMonth != 7300 || *out.Trend[1].RecoverablePerMonth != 3*730 {
 		t.Fatalf("trend from %s: %+v, want two days", out.TrendSource, out.Trend)
