@@ -132,11 +132,21 @@ func (c *clusterCheck) read(ctx context.Context) (mixedClusters, error) {
 
 // warn adds a warning to the statistics for each namespace that is left out.
 func (c *clusterCheck) warn(found mixedClusters) {
-	if found.err != nil {
-		return
+	for _, text := range found.leftOut() {
+		c.client.warn(text)
+	}
+}
+
+// leftOut returns a text for each namespace that is left out; none if the whole server is mixed.
+func (m *mixedClusters) leftOut() []string {
+	if m.refusesAll() {
+		return nil
 	}
 
-	for _, namespace := range slices.Sorted(maps.Keys(found.byNamespace)) {
-		c.client.warn("namespace " + namespace + " is left out: " + found.byNamespace[namespace].Error())
+	var out []string
+	for _, namespace := range slices.Sorted(maps.Keys(m.byNamespace)) {
+		out = append(out, "namespace "+namespace+" is left out: "+m.byNamespace[namespace].Error())
 	}
+
+	return out
 }

@@ -73,6 +73,12 @@ func (s *Source) capabilities(cache *ownerCache) metrics.Capabilities {
 // namespaces whose series look like those of several clusters are left out by the readers, with a warning in Stats.
 func (s *Source) CheckClusters(ctx context.Context) error { return s.clusters.check(ctx) }
 
+// LeftOut returns a text for each namespace that the readers leave out, because its series look like those of several clusters.
+func (s *Source) LeftOut(ctx context.Context) ([]string, error) {
+	mixed, err := s.clusters.read(ctx)
+	return mixed.leftOut(), err
+}
+
 // Stats returns statistics of all requests so far.
 func (s *Source) Stats() metrics.Stats { return s.client.statistics() }
 

@@ -220,7 +220,12 @@ func (c *Collector) probe(ctx context.Context, source *prometheus.Source, progre
 		return fmt.Errorf("%s: %w", c.Prometheus.Name(), err)
 	}
 
-	for _, w := range found.Warnings {
+	leftOut, err := source.LeftOut(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Prometheus.Name(), err)
+	}
+
+	for _, w := range append(found.Warnings, leftOut...) {
 		termtext.Fprintln(progress, "Warning: "+w)
 	}
 
