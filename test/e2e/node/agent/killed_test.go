@@ -48,9 +48,10 @@ func TestKilledAtEachWrite(t *testing.T) {
 		t.Errorf("at the end these settings differ: %s, want none", strings.Join(c, "; "))
 	}
 
-	writes := map[string]int{"cpu.cfs_burst_us": 2, "cpu.cfs_quota_us": 8, "cpu.shares": 2}
+	// The pod's own quota is not changed.
+	writes := map[string]int{"cpu.cfs_burst_us": 2, "cpu.cfs_quota_us": 4, "cpu.shares": 2}
 	if f.Cgroup() == 2 {
-		writes = map[string]int{"cpu.max": 8, "cpu.weight": 2, "memory.high": 5}
+		writes = map[string]int{"cpu.max": 4, "cpu.weight": 2, "memory.high": 5}
 	}
 
 	diedAt(t, string(out), writes)
@@ -103,7 +104,7 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 	if c := node.ChangedSettings(before, f.settingsInside(t, look)); len(c) > 0 {
 		t.Errorf("at the end these settings differ: %s, want none", strings.Join(c, "; "))
 	}
-	diedAt(t, out, map[string]int{"cpu.max.burst": 2, "cpu.max": 8, "cpu.weight": 2, "memory.reclaim": 2, "memory.high": 5})
+	diedAt(t, out, map[string]int{"cpu.max.burst": 2, "cpu.max": 4, "cpu.weight": 2, "memory.reclaim": 2, "memory.high": 5})
 }
 
 // diedAt checks that a process was killed at least the given times before and after writes of each file.
