@@ -47,7 +47,7 @@ func TestConcepts(t *testing.T) {
 
 		found = append(found, path.Base(page))
 		for _, problem := range checkConcept(readPage(t, page)) {
-			t.Errorf("%s: %s", page, problem)
+			t.Errorf("checkConcept(%s): %s, want the form of a concept", page, problem)
 		}
 	}
 

@@ -49,7 +49,7 @@ func TestTranslations(t *testing.T) {
 			t.Logf("%s is newer than its translation %s, which its digest would call current: %s", page, translation, pageDigest(source))
 		}
 		for _, problem := range checkTranslation(page, source, string(content)) {
-			t.Errorf("%s: %s", translation, problem)
+			t.Errorf("checkTranslation(%s): %s, want what the English page has", translation, problem)
 		}
 	}
 }
