@@ -21,13 +21,16 @@ import (
 
 // Bounds of parameters.
 const (
-	minPoints, defaultPoints, maxPoints = 200, 1200, 4000
-	maxRange                            = 90 * 24 * time.Hour
+	minPoints     = 200
+	defaultPoints = 1200
+	maxPoints     = 4000
+	maxRange      = 90 * 24 * time.Hour
 	// maxName bounds names of objects, in bytes. Those of Kubernetes have at most 253, those of label keys 317.
-	maxName                 = 320
-	maxItems, maxPatchItems = 20_000, 2_000
-	maxActions              = 200
-	maxRule                 = 256 << 10
+	maxName       = 320
+	maxItems      = 20_000
+	maxPatchItems = 2_000
+	maxActions    = 200
+	maxRule       = 256 << 10
 	// maxPreviews bounds the workloads whose recommendation a dry run of a rule computes; each takes about a second.
 	maxPreviews = 5
 )

@@ -117,14 +117,16 @@ func (r *Reconciler) readAutoscalers(
 		}
 
 		// The oldest autoscaler of a target is applied; a VerticalPodAutoscaler would undo its changes.
-		switch older, vpa := oldest[key], vpas[key]; {
+		older := oldest[key]
+		vpa := vpas[key]
+		switch {
 		case older != "":
 			s.applyProblem = &problem{reasonOtherEVPA, fmt.Sprintf("EffectiveVerticalPodAutoscaler %s, which is older, has the same target; only that one is applied", older)}
 		case vpa != "":
 			s.applyProblem = &problem{reasonVPAPresent, fmt.Sprintf("VerticalPodAutoscaler %s sizes the same pods; Crane applies nothing until it is deleted or its update mode is Off", vpa)}
 		}
 
-		if oldest[key] == "" {
+		if older == "" {
 			oldest[key] = e.Name
 		}
 		out[i] = s
