@@ -6,8 +6,6 @@ package controller
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -25,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/kube/objectname"
 )
 
 // NodeReconciler keeps one TimeSeriesPrediction for each node that a ClusterNodePrediction selects.
@@ -199,20 +198,8 @@ func newPrediction(cnp *predictionv1alpha1.ClusterNodePrediction, node string) *
 	return tsp
 }
 
-// maxName is the maximum length of an object name.
-const maxName = 253
-
 // predictionName returns <cnp>-<node>, as in gocrane. Longer names are truncated and made unique by a hash.
-func predictionName(cnp, node string) string {
-	name := cnp + "-" + node
-	if len(name) <= maxName {
-		return name
-	}
-
-	sum := sha256.Sum256([]byte(name))
-	tail := "-" + hex.EncodeToString(sum[:5])
-	return strings.TrimRight(name[:maxName-len(tail)], "-.") + tail
-}
+func predictionName(cnp, node string) string { return objectname.Shorten(cnp + "-" + node) }
 
 // act executes the plan; a failure of one object does not stop the others.
 func (r *NodeReconciler) act(ctx context.Context, cnp *predictionv1alpha1.ClusterNodePrediction, p nodePlan) []error {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/kube/workload"
@@ -171,8 +172,8 @@ func TestPredictionName(t *testing.T) {
 	long := strings.Repeat("n", 250)
 	a := predictionName("cnp", long+"a")
 	b := predictionName("cnp", long+"b")
-	if len(a) > maxName || a == b {
-		t.Errorf("predictionName has %d bytes, equal for two nodes: %v, want at most %d bytes and different names", len(a), a == b, maxName)
+	if len(a) > validation.DNS1123SubdomainMaxLength || a == b {
+		t.Errorf("predictionName has %d bytes, equal for two nodes: %v, want at most %d bytes and different names", len(a), a == b, validation.DNS1123SubdomainMaxLength)
 	}
 }
 

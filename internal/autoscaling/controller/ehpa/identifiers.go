@@ -4,14 +4,11 @@
 package ehpa
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"strings"
-
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/kube/objectname"
 	"crane.io/crane/internal/kube/workload"
 )
 
@@ -23,18 +20,7 @@ const (
 
 // managedName returns the name of the objects that an autoscaler controls.
 func managedName(ehpa string) string {
-	return truncateWithHash(autoscalingv1alpha1.ManagedObjectPrefix+ehpa, 253)
-}
-
-// truncateWithHash shortens a long name and appends a hash, so that it stays unique.
-func truncateWithHash(name string, maxLength int) string {
-	if len(name) <= maxLength {
-		return name
-	}
-
-	sum := sha256.Sum256([]byte(name))
-	tail := "-" + hex.EncodeToString(sum[:5])
-	return strings.TrimRight(name[:maxLength-len(tail)], "-.") + tail
+	return objectname.Shorten(autoscalingv1alpha1.ManagedObjectPrefix + ehpa)
 }
 
 // targetKey returns a key that is equal for references to one target, whatever version of its group they name.

@@ -5,10 +5,7 @@ package evpa
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,13 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/condition"
+	"crane.io/crane/internal/kube/objectname"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/units"
@@ -69,16 +66,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, s autoscalerState, p plan
 }
 
 // recommendationName returns the name of an autoscaler's Recommendation. A long name is truncated and ends in a hash.
-func recommendationName(evpa string) string {
-	name := "evpa-" + evpa
-	if len(name) <= validation.DNS1123SubdomainMaxLength {
-		return name
-	}
-
-	const digits = 10
-	sum := sha256.Sum256([]byte(evpa))
-	return strings.TrimRight(name[:validation.DNS1123SubdomainMaxLength-digits-1], "-.") + "-" + hex.EncodeToString(sum[:])[:digits]
-}
+func recommendationName(evpa string) string { return objectname.Shorten("evpa-" + evpa) }
 
 // deleteRecommendation deletes a Recommendation, nil for none, whereupon adoption restores the original requests.
 func (r *Reconciler) deleteRecommendation(ctx context.Context, rec *analysisv1alpha1.Recommendation) error {
