@@ -136,7 +136,7 @@ func (h headroomCPU) usage(profile *rightsize.Profile, now time.Time) (cores flo
 
 func withRequest(name string, cpu units.MilliCPU) container {
 	out := container{Name: name}
-	out.Resources.Requests = map[string]string{"cpu": rightsize.FormatCPU(cpu)}
+	out.Resources.Requests = map[string]string{"cpu": units.FormatCPU(cpu)}
 
 	return out
 }

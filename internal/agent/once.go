@@ -225,5 +225,5 @@ func formatAmount(resource units.Resource, v float64) string {
 		return fmt.Sprintf("%.3f cores", v/1000)
 	}
 
-	return mebibytes(units.Bytes(v))
+	return units.FormatMiB(units.Bytes(v))
 }

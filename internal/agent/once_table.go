@@ -97,8 +97,6 @@ func cores(v observe.Known[units.MilliCPU]) string {
 	return fmt.Sprintf("%.3f", float64(v.Value)/1000)
 }
 
-func mebibytes(b units.Bytes) string { return fmt.Sprintf("%.0f MiB", float64(b)/(1<<20)) }
-
 func (r *onceReport) nodeRows(row func(...any)) {
 	n := &r.snapshot.Node
 	stalled := func(p observe.Known[host.Pressure]) (some, full string) {
@@ -120,8 +118,8 @@ func (r *onceReport) nodeRows(row func(...any)) {
 	}
 
 	if n.Memory.OK {
-		used = mebibytes(n.Memory.Value.Total - n.Memory.Value.Available)
-		total = mebibytes(n.Memory.Value.Total)
+		used = units.FormatMiB(n.Memory.Value.Total - n.Memory.Value.Available)
+		total = units.FormatMiB(n.Memory.Value.Total)
 	}
 
 	some, full := stalled(n.Pressure.CPU)
@@ -203,7 +201,7 @@ func (r *onceReport) podRows(row func(...any)) {
 			throttled = fmt.Sprintf("%.0f %%", 100*float64(measured.Throttled.Value))
 		}
 		if measured.Memory.OK {
-			memory = mebibytes(measured.Memory.Value.WorkingSet)
+			memory = units.FormatMiB(measured.Memory.Value.WorkingSet)
 		}
 
 		stalled := unknown

@@ -18,6 +18,7 @@ import (
 	"crane.io/crane/internal/metrics/discover"
 	"crane.io/crane/internal/metrics/historyserver"
 	"crane.io/crane/internal/metrics/promadapter"
+	"crane.io/crane/pkg/units"
 )
 
 // Names of the Prometheus checks.
@@ -300,7 +301,7 @@ func (d *diagnosis) checkScrapeInterval(report metrics.SourceReport) {
 		return
 	}
 
-	d.add(checkScrape, installation.OK, installation.ShortDuration(report.ScrapeInterval), "")
+	d.add(checkScrape, installation.OK, units.FormatShortDuration(report.ScrapeInterval), "")
 }
 
 func (d *diagnosis) checkClockSkew(report metrics.SourceReport) {

@@ -365,18 +365,16 @@ func (s resourceSize) outcomeCells(i int, o rightsize.Outcome) []string {
 	case o.OOMDays != nil:
 		limited = fmt.Sprint(*o.OOMDays)
 	case o.Throttled != nil:
-		limited = shareText(*o.Throttled)
+		limited = units.FormatPercent(*o.Throttled)
 	}
 
-	return []string{policy, shareText(o.Slack), minutesText(o.Violation), limited, fmt.Sprintf("%.2f", o.Changes), s.formatMeasured(o.Request)}
+	return []string{policy, units.FormatPercent(o.Slack), minutesText(o.Violation), limited, fmt.Sprintf("%.2f", o.Changes), s.formatMeasured(o.Request)}
 }
 
 // curveCells returns the quantile of a point of the curve and its figures.
 func (s resourceSize) curveCells(p rightsize.CurvePoint) []string {
-	return []string{quantileText(p.Quantile), shareText(p.Slack), minutesText(p.Violation), s.formatMeasured(p.Request)}
+	return []string{quantileText(p.Quantile), units.FormatPercent(p.Slack), minutesText(p.Violation), s.formatMeasured(p.Request)}
 }
-
-func shareText(r units.Ratio) string { return fmt.Sprintf("%.1f%%", float64(r)*100) }
 
 func minutesText(share units.Ratio) string { return fmt.Sprintf("%.1f", float64(share)*minutesPerDay) }
 

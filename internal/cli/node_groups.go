@@ -39,8 +39,8 @@ func newJSONNodeGroups(groups []rightsize.NodeGroupSize) []jsonNodeGroup {
 		out = append(out, jsonNodeGroup{
 			Group:  g.Group,
 			Pods:   g.Pods,
-			CPU:    newJSONGroupSize(g.CPU, amounts(g.Target.CPURequest, g.Target.CPULimit, rightsize.FormatCPU, 1000)),
-			Memory: newJSONGroupSize(g.Memory, amounts(g.Target.MemoryRequest, g.Target.MemoryLimit, rightsize.FormatMemory, 1)),
+			CPU:    newJSONGroupSize(g.CPU, amounts(g.Target.CPURequest, g.Target.CPULimit, units.FormatCPU, 1000)),
+			Memory: newJSONGroupSize(g.Memory, amounts(g.Target.MemoryRequest, g.Target.MemoryLimit, units.FormatMemory, 1)),
 		})
 	}
 

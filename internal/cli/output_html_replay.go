@@ -108,7 +108,7 @@ func newReplayChart(r *rightsize.Replay, s resourceSize) *htmlChart {
 	var line []string
 	for _, p := range r.Curve {
 		m := htmlMark{X: x(float64(p.Slack)), Y: c.y(p.Violation)}
-		m.Tip = fmt.Sprintf("%s: slack %s, %s min/day over, request %s", quantileText(p.Quantile), shareText(p.Slack), minutesText(p.Violation), s.formatMeasured(p.Request))
+		m.Tip = fmt.Sprintf("%s: slack %s, %s min/day over, request %s", quantileText(p.Quantile), units.FormatPercent(p.Slack), minutesText(p.Violation), s.formatMeasured(p.Request))
 		c.Dots = append(c.Dots, m)
 		line = append(line, fmt.Sprintf("%g,%g", m.X, m.Y))
 	}
@@ -126,7 +126,7 @@ func newReplayChart(r *rightsize.Replay, s resourceSize) *htmlChart {
 			m.Class = "selected"
 		}
 
-		m.Tip = fmt.Sprintf("%s: slack %s, %s min/day over, mean request %s", o.Policy, shareText(o.Slack), minutesText(o.Violation), s.formatMeasured(o.Request))
+		m.Tip = fmt.Sprintf("%s: slack %s, %s min/day over, mean request %s", o.Policy, units.FormatPercent(o.Slack), minutesText(o.Violation), s.formatMeasured(o.Request))
 		c.Marks = append(c.Marks, m)
 	}
 

@@ -247,14 +247,14 @@ func (r *report) jsonWorkload(it sizereport.Item) jsonWorkload {
 		out := jsonContainer{Name: rec.Container, Role: string(c.Role), NodeGroups: newJSONNodeGroups(rec.NodeGroups)}
 		if slices.Contains(r.Resources, metrics.CPU) {
 			out.CPU = jsonSizing(rec.CPU, it.Usage[i].CPU,
-				amounts(rec.Current.CPURequest, rec.Current.CPULimit, rightsize.FormatCPU, 1000),
-				amounts(rec.Target.CPURequest, rec.Target.CPULimit, rightsize.FormatCPU, 1000))
+				amounts(rec.Current.CPURequest, rec.Current.CPULimit, units.FormatCPU, 1000),
+				amounts(rec.Target.CPURequest, rec.Target.CPULimit, units.FormatCPU, 1000))
 		}
 
 		if slices.Contains(r.Resources, metrics.Memory) {
 			out.Memory = jsonSizing(rec.Memory, it.Usage[i].Memory,
-				amounts(rec.Current.MemoryRequest, rec.Current.MemoryLimit, rightsize.FormatMemory, 1),
-				amounts(rec.Target.MemoryRequest, rec.Target.MemoryLimit, rightsize.FormatMemory, 1))
+				amounts(rec.Current.MemoryRequest, rec.Current.MemoryLimit, units.FormatMemory, 1),
+				amounts(rec.Target.MemoryRequest, rec.Target.MemoryLimit, units.FormatMemory, 1))
 		}
 
 		if i < len(it.Evidence) {

@@ -56,10 +56,10 @@ func (s resourceSize) format(v float64) string {
 	}
 
 	if s.resource == metrics.CPU {
-		return rightsize.FormatCPU(units.MilliCPU(v*1000 + 0.5))
+		return units.FormatCPU(units.MilliCPU(v*1000 + 0.5))
 	}
 
-	return rightsize.FormatMemory(units.Bytes(v + 0.5))
+	return units.FormatMemory(units.Bytes(v + 0.5))
 }
 
 // formatMeasured returns a measured value rounded to its significant digits.

@@ -153,7 +153,7 @@ func (r rowReport) tableRow(it sizereport.Item, i, names int) table.Row {
 		case metrics.CPU:
 			row = append(row, r.visibleCells(sizingCells(c.CPU, c.Current.CPURequest, c.Target.CPURequest, formatCPU))...)
 		case metrics.Memory:
-			row = append(row, r.visibleCells(sizingCells(c.Memory, c.Current.MemoryRequest, c.Target.MemoryRequest, rightsize.FormatMemory))...)
+			row = append(row, r.visibleCells(sizingCells(c.Memory, c.Current.MemoryRequest, c.Target.MemoryRequest, units.FormatMemory))...)
 		}
 	}
 
@@ -227,7 +227,7 @@ func (r rowReport) totalsRow(names int) table.Row {
 func formatCPU(m units.MilliCPU) string {
 	const many = 10_000
 	if m < many {
-		return rightsize.FormatCPU(m)
+		return units.FormatCPU(m)
 	}
 
 	return strconv.FormatFloat(float64(m)/1000, 'f', 1, 64)

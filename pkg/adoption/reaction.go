@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/units"
 )
 
@@ -68,7 +67,7 @@ func react(in Input, p Plan) Plan {
 
 		p = p.withRequeue(r.Until.Sub(in.Now))
 		raised = append(raised, fmt.Sprintf("container %s of pod %s used %s, %s until %s", d.Container, d.Pod,
-			rightsize.FormatCPU(d.Use), cpuRequest.text(int64(r.CPU)), formatClock(r.Until)))
+			units.FormatCPU(d.Use), cpuRequest.text(int64(r.CPU)), formatClock(r.Until)))
 	}
 
 	if len(raised) == 0 {

@@ -234,12 +234,12 @@ func (f field) text(v int64) string {
 	case replicas:
 		return units.FormatCount(v, "replica")
 	case cpuRequest:
-		return "cpu " + rightsize.FormatCPU(units.MilliCPU(v))
+		return "cpu " + units.FormatCPU(units.MilliCPU(v))
 	case cpuLimit:
-		return "cpu limit " + rightsize.FormatCPU(units.MilliCPU(v))
+		return "cpu limit " + units.FormatCPU(units.MilliCPU(v))
 	case memoryRequest:
-		return "memory " + rightsize.FormatMemory(units.Bytes(v))
+		return "memory " + units.FormatMemory(units.Bytes(v))
 	default:
-		return "memory limit " + rightsize.FormatMemory(units.Bytes(v))
+		return "memory limit " + units.FormatMemory(units.Bytes(v))
 	}
 }

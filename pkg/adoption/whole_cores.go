@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/units"
 )
 
@@ -48,7 +47,7 @@ func withWholeCores(in Input) Input {
 
 		if a.field == cpuRequest {
 			in.Bounds = append(slices.Clip(in.Bounds), fmt.Sprintf("container %s gets %s of CPU instead of %s: its pod is Guaranteed, and whole cores are exclusive on nodes with the static CPU policy",
-				a.container, rightsize.FormatCPU(units.MilliCPU(rounded)), rightsize.FormatCPU(units.MilliCPU(v))))
+				a.container, units.FormatCPU(units.MilliCPU(rounded)), units.FormatCPU(units.MilliCPU(v))))
 		}
 	}
 

@@ -73,7 +73,7 @@ type NodeExplanation struct {
 
 // Reason returns the explanation in one sentence.
 func (n *NodeExplanation) Reason() string {
-	parts := fmt.Sprintf("load %s + on its way %s + this pod %s", percent(n.Load), percent(n.OnWay), percent(n.Incoming))
+	parts := fmt.Sprintf("load %s + on its way %s + this pod %s", units.FormatPercent(n.Load), units.FormatPercent(n.OnWay), units.FormatPercent(n.Incoming))
 	unknown := ""
 	if n.Unknown {
 		unknown = "; a metric is not fresh and counts as the mean"
@@ -86,7 +86,7 @@ func (n *NodeExplanation) Reason() string {
 			limit = "water mark"
 		}
 
-		return fmt.Sprintf("%s: %s is above the %s of %s", n.Metric, parts, limit, percent(n.Limit))
+		return fmt.Sprintf("%s: %s is above the %s of %s", n.Metric, parts, limit, units.FormatPercent(n.Limit))
 
 	case Scored:
 		return parts + unknown
@@ -95,5 +95,3 @@ func (n *NodeExplanation) Reason() string {
 
 	return "below every limit" + unknown
 }
-
-func percent(r units.Ratio) string { return fmt.Sprintf("%.1f%%", 100*float64(r)) }

@@ -363,7 +363,7 @@ func TestSpecificationsHoldBoth(t *testing.T) {
 		}
 
 		if float64(*r.Target.CPURequest) != c.cpu || float64(*r.Target.MemoryRequest) != c.gib*(1<<30) {
-			t.Errorf("%v: %s and %s, want %v millicores and %v GiB", c, FormatCPU(*r.Target.CPURequest), FormatMemory(*r.Target.MemoryRequest), c.cpu, c.gib)
+			t.Errorf("%v: %s and %s, want %v millicores and %v GiB", c, units.FormatCPU(*r.Target.CPURequest), units.FormatMemory(*r.Target.MemoryRequest), c.cpu, c.gib)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestRecommend_NotBelowAKillAboveTheCap(t *testing.T) {
 
 	if got := *r.Target.MemoryRequest; got != 3<<30 || !strings.Contains(detail(r.Memory, string(FlagOOM)), "look for a leak") {
 		t.Errorf("kills at 512Mi, 1Gi and 3Gi: request %s with the finding %q, want 3Gi and a leak to look for",
-			FormatMemory(got), detail(r.Memory, string(FlagOOM)))
+			units.FormatMemory(got), detail(r.Memory, string(FlagOOM)))
 	}
 }
 
@@ -75,7 +75,7 @@ func TestRecommend_KillAtAnUnknownLimit(t *testing.T) {
 		request, limit = *r.Target.MemoryRequest, *r.Target.MemoryLimit
 
 		if request != 1<<30 || limit != 4<<30 {
-			t.Fatalf("adoption %d after a kill at an unknown limit: %s, want 1Gi and 4Gi as before", i, fmt.Sprint(FormatMemory(request), " ", FormatMemory(limit)))
+			t.Fatalf("adoption %d after a kill at an unknown limit: %s, want 1Gi and 4Gi as before", i, fmt.Sprint(units.FormatMemory(request), " ", units.FormatMemory(limit)))
 		}
 	}
 }

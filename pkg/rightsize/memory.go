@@ -475,7 +475,7 @@ func applySpecification(specs []Specification, cpu, memory *sizer) {
 		return
 	}
 
-	detail := fmt.Sprintf("the smallest specification that holds both: %s and %s", FormatCPU(specs[smallest].CPU), FormatMemory(specs[smallest].Memory))
+	detail := fmt.Sprintf("the smallest specification that holds both: %s and %s", units.FormatCPU(specs[smallest].CPU), units.FormatMemory(specs[smallest].Memory))
 	cpu.step(StepSpecification, float64(specs[smallest].CPU)/1000, detail)
 	memory.step(StepSpecification, float64(specs[smallest].Memory), detail)
 }

@@ -6,7 +6,8 @@ package rightsize
 import (
 	"fmt"
 	"slices"
-	"strings"
+
+	"crane.io/crane/pkg/units"
 )
 
 const (
@@ -188,19 +189,10 @@ func (g groupComparison) addFindings(all *Sizing, largest float64, groups []Node
 	if smallest < similarSizes*largest {
 		all.Flags = append(all.Flags, Flag{Code: FlagDissimilarNodes, Detail: fmt.Sprintf(
 			"one template serves unlike nodes with %s: %s; a DaemonSet for each group would ask for %s less in all",
-			g.unit.format(largest), formatFirst(sizes), g.unit.format(saving))})
+			g.unit.format(largest), units.FormatFirst(sizes, maxListed), g.unit.format(saving))})
 	}
 
 	if len(tooSmall) > 0 {
-		all.Flags = append(all.Flags, Flag{Code: FlagTooLarge, Detail: fmt.Sprintf("%s does not fit on the nodes of %s", g.unit.format(largest), formatFirst(tooSmall))})
+		all.Flags = append(all.Flags, Flag{Code: FlagTooLarge, Detail: fmt.Sprintf("%s does not fit on the nodes of %s", g.unit.format(largest), units.FormatFirst(tooSmall, maxListed))})
 	}
-}
-
-// formatFirst lists the first entries.
-func formatFirst(entries []string) string {
-	if len(entries) > maxListed {
-		entries = append(slices.Clone(entries[:maxListed]), fmt.Sprintf("and %d more", len(entries)-maxListed))
-	}
-
-	return strings.Join(entries, ", ")
 }

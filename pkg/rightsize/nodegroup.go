@@ -49,7 +49,7 @@ func NodeGroup(n NodeShape) string {
 		}
 	}
 
-	return fmt.Sprintf("%s cores, %s", FormatCPU(n.CPU), formatBytes(float64(n.Memory)))
+	return fmt.Sprintf("%s cores, %s", units.FormatCPU(n.CPU), formatBytes(float64(n.Memory)))
 }
 
 // NodeGroups are the nodes of a cluster by group.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"crane.io/crane/pkg/units"
 )
 
 // partTime returns a container that runs for some hours from eight o'clock on days that runs selects.
@@ -54,7 +56,7 @@ func TestRecommend_PartTime(t *testing.T) {
 		}
 
 		if cpu := r.Target.CPURequest; cpu != nil && (*cpu < 200 || *cpu > 240) {
-			t.Errorf("%s: CPU request %s, want 200m to 240m", name, FormatCPU(*cpu))
+			t.Errorf("%s: CPU request %s, want 200m to 240m", name, units.FormatCPU(*cpu))
 		}
 	}
 }
@@ -74,7 +76,7 @@ func TestRecommend_PartTimeLevelShift(t *testing.T) {
 
 	r := Recommend(Input{Container: "app", Profile: p, Now: start.Add(14 * day)}, mustPolicy(t, DefaultPolicy))
 	if *r.Target.CPURequest < 1000 || !hasFlag(r.CPU, FlagLevelShift) {
-		t.Errorf("a new level on the last day: request %s with the flags %v, want 1 core and %s", FormatCPU(*r.Target.CPURequest), r.CPU.Flags, FlagLevelShift)
+		t.Errorf("a new level on the last day: request %s with the flags %v, want 1 core and %s", units.FormatCPU(*r.Target.CPURequest), r.CPU.Flags, FlagLevelShift)
 	}
 }
 
@@ -119,7 +121,7 @@ func TestRecommend_WeeklyPeak(t *testing.T) {
 			text := detail(r.CPU, string(FlagWeeklyPeak))
 			covered := float64(*r.Target.CPURequest) >= 1000*c.value(620)
 			if named := text != ""; named != (c.named && !covered) {
-				t.Errorf("%s, %s: request %s with the finding %q, want one: %t unless it is covered", name, policy, FormatCPU(*r.Target.CPURequest), text, c.named)
+				t.Errorf("%s, %s: request %s with the finding %q, want one: %t unless it is covered", name, policy, units.FormatCPU(*r.Target.CPURequest), text, c.named)
 			}
 
 			if text != "" && (!strings.Contains(text, "Monday") || !strings.Contains(text, "to cover it costs") || !strings.Contains(text, "not to cover it")) {

@@ -81,30 +81,7 @@ func (u Unit) format(v float64) string {
 		return formatBytes(v)
 	}
 
-	return FormatCPU(milliUp(v))
-}
-
-// FormatCPU formats an amount of CPU as Kubernetes does: "250m" or "2".
-func FormatCPU(m units.MilliCPU) string {
-	if m%1000 == 0 {
-		return strconv.FormatInt(int64(m/1000), 10)
-	}
-
-	return strconv.FormatInt(int64(m), 10) + "m"
-}
-
-// FormatMemory formats an exact amount of memory as Kubernetes does: "256Mi", "1Gi" or plain bytes.
-func FormatMemory(b units.Bytes) string {
-	for _, unit := range []struct {
-		size   units.Bytes
-		suffix string
-	}{{1 << 40, "Ti"}, {1 << 30, "Gi"}, {1 << 20, "Mi"}, {1 << 10, "Ki"}} {
-		if b != 0 && b%unit.size == 0 {
-			return strconv.FormatInt(int64(b/unit.size), 10) + unit.suffix
-		}
-	}
-
-	return strconv.FormatInt(int64(b), 10)
+	return units.FormatCPU(milliUp(v))
 }
 
 // formatBytes formats an amount of memory with four digits.

@@ -80,3 +80,25 @@ func FormatCount[N int | int32 | int64](n N, noun string) string {
 
 	return strconv.FormatInt(int64(n), 10) + " " + noun + "s"
 }
+
+// FormatShortDuration formats 1m0s as 1m.
+func FormatShortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+
+	return text
+}
+
+// FormatHours formats a number of hours: "7d" or "36h".
+func FormatHours(hours int) string {
+	if hours%24 == 0 && hours > 24 {
+		return fmt.Sprintf("%dd", hours/24)
+	}
+
+	return fmt.Sprintf("%dh", hours)
+}

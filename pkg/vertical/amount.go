@@ -8,7 +8,6 @@ import (
 	"math"
 	"time"
 
-	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/units"
 )
 
@@ -22,15 +21,6 @@ func unitOf(r units.Resource) int64 {
 	}
 
 	return 1 << 20
-}
-
-// Format formats an amount like Kubernetes.
-func Format(r units.Resource, amount int64) string {
-	if r == units.CPU {
-		return rightsize.FormatCPU(units.MilliCPU(amount))
-	}
-
-	return rightsize.FormatMemory(units.Bytes(amount))
 }
 
 // maxAmount returns the largest valid estimate: a million cores, or an exbibyte.

@@ -92,7 +92,7 @@ func Decide(in Input) Sizing {
 	out.setBounds(in, c)
 	out.decideChange(in, c)
 
-	out.Reason = fmt.Sprintf("%s estimates %s (%s)", c.winner, Format(r, out.Uncapped), c.reason) + prefixed(", ", bounds) + "; " + out.Reason
+	out.Reason = fmt.Sprintf("%s estimates %s (%s)", c.winner, units.FormatAmount(r, out.Uncapped), c.reason) + prefixed(", ", bounds) + "; " + out.Reason
 	if out.Request > 0 {
 		out.Limit = in.Policy.limitFor(out.Request, in.Request, in.Limit)
 	}
@@ -186,7 +186,7 @@ func (s *Sizing) setFirst(in Input) {
 func (s *Sizing) raise(in Input, share float64, must bool) {
 	r := s.Resource
 	threshold := in.Policy.Up.Thresholds[s.Resource]
-	now := Format(r, in.Current)
+	now := units.FormatAmount(r, in.Current)
 
 	wait := remaining(in.Now, in.Policy.Up.Window, in.LastChanges.RaisedAt)
 	switch {
@@ -209,7 +209,7 @@ func (s *Sizing) raise(in Input, share float64, must bool) {
 func (s *Sizing) lower(in Input, c combinedEstimate, share float64, must bool) {
 	r := s.Resource
 	threshold := in.Policy.Down.Thresholds[s.Resource]
-	now := Format(r, in.Current)
+	now := units.FormatAmount(r, in.Current)
 
 	// A request is lowered only some time after its last change in either direction.
 	window := in.Policy.Down.Window
@@ -244,7 +244,7 @@ func (s *Sizing) lower(in Input, c combinedEstimate, share float64, must bool) {
 func (s *Sizing) hold(in Input, wait time.Duration, what string, at time.Time) {
 	s.RetryAfter = wait
 	s.Reason = fmt.Sprintf("it stays %s until %s, as it was %s at %s",
-		Format(s.Resource, in.Current), in.Now.Add(wait).UTC().Format(time.RFC3339), what, at.UTC().Format(time.RFC3339))
+		units.FormatAmount(s.Resource, in.Current), in.Now.Add(wait).UTC().Format(time.RFC3339), what, at.UTC().Format(time.RFC3339))
 }
 
 // maxClockSkew bounds the difference between clocks. Changes further in the future are ignored.

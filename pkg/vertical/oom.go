@@ -133,12 +133,12 @@ func killReason(kill rightsize.OOM) string {
 	at := kill.At.UTC().Format(time.RFC3339)
 	switch {
 	case kill.LimitUnknown && kill.Memory > 0:
-		return fmt.Sprintf("it was killed at %s, with an unknown limit and a use of %s: its request is not lowered", at, Format(units.Memory, int64(kill.Memory)))
+		return fmt.Sprintf("it was killed at %s, with an unknown limit and a use of %s: its request is not lowered", at, units.FormatAmount(units.Memory, int64(kill.Memory)))
 	case kill.LimitUnknown:
 		return fmt.Sprintf("it was killed at %s, with an unknown limit: its request is not lowered", at)
 	}
 
-	return fmt.Sprintf("it was killed with %s at %s", Format(units.Memory, int64(kill.Memory)), at)
+	return fmt.Sprintf("it was killed with %s at %s", units.FormatAmount(units.Memory, int64(kill.Memory)), at)
 }
 
 // withoutBounds returns the input without the bounds of nodes, which apply to the combination of all estimates.

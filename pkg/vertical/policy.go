@@ -57,7 +57,7 @@ func (p Policy) contradiction(r units.Resource) string {
 	low := p.Min[r]
 	high := p.Max[r]
 	if low > 0 && high > 0 && low > high {
-		return fmt.Sprintf("minAllowed %s is above maxAllowed %s: nothing is changed until one of them is", Format(r, low), Format(r, high))
+		return fmt.Sprintf("minAllowed %s is above maxAllowed %s: nothing is changed until one of them is", units.FormatAmount(r, low), units.FormatAmount(r, high))
 	}
 
 	raiseAbove := p.Up.Thresholds[r]
@@ -76,22 +76,22 @@ func (p Policy) clamp(r units.Resource, need, node, limit int64) (int64, string)
 	to := need
 	if node > 0 && to > node {
 		to = node
-		why = append(why, "the largest node has "+Format(r, node)+" for pods")
+		why = append(why, "the largest node has "+units.FormatAmount(r, node)+" for pods")
 	}
 
 	if high := p.Max[r]; high > 0 && to > high {
 		to = high
-		why = append(why, "maxAllowed is "+Format(r, high))
+		why = append(why, "maxAllowed is "+units.FormatAmount(r, high))
 	}
 
 	if low := p.Min[r]; to < low {
 		to = low
-		why = append(why, "minAllowed is "+Format(r, low))
+		why = append(why, "minAllowed is "+units.FormatAmount(r, low))
 	}
 
 	if p.RequestsOnly && limit > 0 && to > limit {
 		to = limit
-		why = append(why, "its limit stays "+Format(r, limit))
+		why = append(why, "its limit stays "+units.FormatAmount(r, limit))
 	}
 
 	return to, strings.Join(why, ", ")

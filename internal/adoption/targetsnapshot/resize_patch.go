@@ -9,6 +9,7 @@ import (
 
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/units"
 )
 
 // jsonObject is an object of a JSON document.
@@ -93,19 +94,19 @@ func FormatResources(r rightsize.Resources) map[string]any {
 	limits := jsonObject{}
 
 	if r.CPURequest != nil {
-		requests["cpu"] = rightsize.FormatCPU(*r.CPURequest)
+		requests["cpu"] = units.FormatCPU(*r.CPURequest)
 	}
 
 	if r.MemoryRequest != nil {
-		requests["memory"] = rightsize.FormatMemory(*r.MemoryRequest)
+		requests["memory"] = units.FormatMemory(*r.MemoryRequest)
 	}
 
 	if r.CPULimit != nil {
-		limits["cpu"] = rightsize.FormatCPU(*r.CPULimit)
+		limits["cpu"] = units.FormatCPU(*r.CPULimit)
 	}
 
 	if r.MemoryLimit != nil {
-		limits["memory"] = rightsize.FormatMemory(*r.MemoryLimit)
+		limits["memory"] = units.FormatMemory(*r.MemoryLimit)
 	}
 
 	out := jsonObject{}

@@ -47,10 +47,10 @@ func DescribeDifference(name string, other, recommended adoption.Size, vertical 
 		a := other.Containers[container]
 		b := recommended.Containers[container]
 		if differ(a.CPURequest, b.CPURequest) {
-			parts = append(parts, fmt.Sprintf("cpu of %s %s (here %s)", container, rightsize.FormatCPU(*a.CPURequest), rightsize.FormatCPU(*b.CPURequest)))
+			parts = append(parts, fmt.Sprintf("cpu of %s %s (here %s)", container, units.FormatCPU(*a.CPURequest), units.FormatCPU(*b.CPURequest)))
 		}
 		if differ(a.MemoryRequest, b.MemoryRequest) {
-			parts = append(parts, fmt.Sprintf("memory of %s %s (here %s)", container, rightsize.FormatMemory(*a.MemoryRequest), rightsize.FormatMemory(*b.MemoryRequest)))
+			parts = append(parts, fmt.Sprintf("memory of %s %s (here %s)", container, units.FormatMemory(*a.MemoryRequest), units.FormatMemory(*b.MemoryRequest)))
 		}
 	}
 

@@ -103,7 +103,7 @@ func (g unitFiles) pendingQuota(w groupTarget) (pendingChange, error) {
 		aspect:  aspectCPU,
 		changes: changes,
 		from:    "none",
-		to:      formatCores(w.limits.CPU),
+		to:      units.FormatCores(w.limits.CPU),
 	}
 
 	if !now.Unlimited() {
@@ -112,8 +112,6 @@ func (g unitFiles) pendingQuota(w groupTarget) (pendingChange, error) {
 
 	return n, nil
 }
-
-func formatCores(m units.MilliCPU) string { return fmt.Sprintf("%.3g cores", float64(m)/1000) }
 
 // pendingWeight returns the CPU weight if it differs, or the idle class for a whole pod.
 func (g unitFiles) pendingWeight(w groupTarget) (pendingChange, error) {

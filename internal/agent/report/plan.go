@@ -58,7 +58,7 @@ func (r *Reporter) reportRule(plan *qos.Plan, f *qos.Finding) {
 	r.setPreviewMetrics(plan, f)
 
 	if status.phase != f.Phase {
-		r.cfg.Log.Info("rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Reason)
+		r.cfg.Log.Info("rule has another phase", "rule", f.Rule, "phase", string(f.Phase), "value", f.Value, "threshold", f.Threshold, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "reason", f.Reason)
 		status.phase = f.Phase
 	}
 
@@ -104,7 +104,7 @@ func (r *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, status *ruleStat
 		text += "; " + f.Reason
 	}
 
-	r.cfg.Log.Info("rule fires", "rule", f.Rule, "action", f.Action, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "preview", f.Preview, "why", f.Reason)
+	r.cfg.Log.Info("rule fires", "rule", f.Rule, "action", f.Action, "value", f.Value, "threshold", f.Threshold, "unit", f.Unit, "dryRun", f.Preview, "reason", f.Reason)
 	record := newRuleRecord(RuleFires, f)
 	if f.Preview {
 		record.Outcome = Previewed
@@ -124,7 +124,7 @@ func (r *Reporter) reportEnded(rule string, status *ruleStatus, why string) {
 
 	status.firing = false
 	r.metrics.analyzed.WithLabelValues(keyOf(rule), typeRestore).Inc()
-	r.cfg.Log.Info("rule has ended", "rule", rule, "action", status.action, "why", why)
+	r.cfg.Log.Info("rule has ended", "rule", rule, "action", status.action, "reason", why)
 	r.writeAudit(Record{
 		Action:          RuleEnds,
 		Outcome:         Done,
@@ -143,7 +143,7 @@ func (r *Reporter) reportWithheld(f *qos.Finding) {
 	}
 
 	r.metrics.withheld.WithLabelValues(f.Rule, string(f.Withheld)).Inc()
-	r.cfg.Log.Info("evictions are withheld", "rule", f.Rule, "by", string(f.Withheld), "why", f.Reason)
+	r.cfg.Log.Info("evictions are withheld", "rule", f.Rule, "cause", string(f.Withheld), "reason", f.Reason)
 	record := newRuleRecord(Evict, f)
 	record.Outcome = Withheld
 	r.writeAudit(record)
@@ -186,7 +186,7 @@ func (r *Reporter) plannedActions(plan *qos.Plan, f *qos.Finding) string {
 		if f.Preview || !r.cfg.Enforced(kind) {
 			does = would
 		}
-		parts = append(parts, does+" "+listPods(pods))
+		parts = append(parts, does+" "+units.FormatFirst(pods, maxNamedPods))
 	}
 
 	add(CPUThrottle, "throttles", "would throttle", podsOfRule(actions.Throttles, f.Rule, func(t *qos.Throttle) (string, qos.PodRef) { return t.Rule, t.Pod }))
@@ -206,15 +206,6 @@ func podsOfRule[T any](list []T, rule string, ruleAndPod func(*T) (rule string, 
 	}
 
 	return pods
-}
-
-// listPods lists the first pods and the number of the others.
-func listPods(pods []string) string {
-	if others := len(pods) - maxNamedPods; others > 0 {
-		return strings.Join(pods[:maxNamedPods], ", ") + fmt.Sprintf(" and %d more", others)
-	}
-
-	return strings.Join(pods, ", ")
 }
 
 // reportNotEnforced reports planned actions of kinds that are not enforced.

@@ -253,12 +253,12 @@ func (s *Summary) Rows() [][7]string {
 	out := make([][7]string, len(s.Zones))
 	for i, z := range s.Zones {
 		const notKnown = "unknown"
-		row := [7]string{z.Name, z.CPUs, strconv.Itoa(z.Cores), notKnown, formatMiB(int64(z.Memory)), notKnown, ""}
+		row := [7]string{z.Name, z.CPUs, strconv.Itoa(z.Cores), notKnown, units.FormatMiB(int64(z.Memory)), notKnown, ""}
 		if z.UsableCPU != nil {
 			row[3] = strconv.FormatFloat(*z.UsableCPU, 'f', -1, 64)
 		}
 		if z.UsableMemory != nil {
-			row[5] = formatMiB(*z.UsableMemory)
+			row[5] = units.FormatMiB(*z.UsableMemory)
 		}
 
 		for k, d := range z.Distances {
@@ -273,5 +273,3 @@ func (s *Summary) Rows() [][7]string {
 
 	return out
 }
-
-func formatMiB(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20)) }

@@ -257,10 +257,10 @@ func sizeChange(now, after *contract.Size) string {
 
 	var parts []string
 	if now.CPUMilli != nil && *now.CPUMilli != *after.CPUMilli {
-		parts = append(parts, "cpu "+rightsize.FormatCPU(units.MilliCPU(*now.CPUMilli))+" → "+rightsize.FormatCPU(units.MilliCPU(*after.CPUMilli)))
+		parts = append(parts, "cpu "+units.FormatCPU(units.MilliCPU(*now.CPUMilli))+" → "+units.FormatCPU(units.MilliCPU(*after.CPUMilli)))
 	}
 	if now.MemoryBytes != nil && *now.MemoryBytes != *after.MemoryBytes {
-		parts = append(parts, "memory "+rightsize.FormatMemory(units.Bytes(*now.MemoryBytes))+" → "+rightsize.FormatMemory(units.Bytes(*after.MemoryBytes)))
+		parts = append(parts, "memory "+units.FormatMemory(units.Bytes(*now.MemoryBytes))+" → "+units.FormatMemory(units.Bytes(*after.MemoryBytes)))
 	}
 
 	return strings.Join(parts, ", ")

@@ -4,7 +4,6 @@
 package installation
 
 import (
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -49,17 +48,4 @@ const DefaultNamespace = "crane-system"
 func Renewed(lease *coordinationv1.Lease, now time.Time) bool {
 	spec := &lease.Spec
 	return spec.RenewTime != nil && spec.HolderIdentity != nil && *spec.HolderIdentity != "" && now.Sub(spec.RenewTime.Time) < MaxLeaseAge
-}
-
-// ShortDuration formats 1m0s as 1m.
-func ShortDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-
-	return text
 }

@@ -24,6 +24,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/component/shellquote"
 	"crane.io/crane/internal/kube/pause"
+	"crane.io/crane/pkg/units"
 )
 
 // statusReport collects the lines of `crane status`.
@@ -197,7 +198,7 @@ func (r *statusReport) leader(ctx context.Context, name string) (string, error) 
 	}
 
 	age := max(r.now.Sub(lease.Spec.RenewTime.Time), 0).Truncate(time.Second)
-	return fmt.Sprintf("%s holds the lease %s/%s, renewed %s ago", *lease.Spec.HolderIdentity, lease.Namespace, lease.Name, ShortDuration(age)), nil
+	return fmt.Sprintf("%s holds the lease %s/%s, renewed %s ago", *lease.Spec.HolderIdentity, lease.Namespace, lease.Name, units.FormatShortDuration(age)), nil
 }
 
 // addExternalMetrics adds which service serves external.metrics.k8s.io. Only one can.
@@ -281,7 +282,7 @@ func (r *statusReport) addRules(ctx context.Context) error {
 
 	detail := ""
 	if !newest.IsZero() {
-		detail = ", the last round ended " + ShortDuration(max(r.now.Sub(newest), 0).Truncate(time.Second)) + " ago"
+		detail = ", the last round ended " + units.FormatShortDuration(max(r.now.Sub(newest), 0).Truncate(time.Second)) + " ago"
 	}
 
 	r.addReadiness("rules", readinessOf(&list), detail, describeRules(failing))

@@ -18,6 +18,7 @@ import (
 	"crane.io/crane/internal/component/usererror"
 	"crane.io/crane/internal/kube/clusteraccess"
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/units"
 )
 
 // MissingNamespace returns an error if a namespace does not exist; nil if it exists or cannot be read.
@@ -84,17 +85,13 @@ func Matches(ref workload.Ref, reference string) bool {
 // List returns the references of workloads for a message, the first ten by name.
 func List(all []workload.Workload) string {
 	const maxListed = 10
-	names := make([]string, 0, maxListed+1)
+	names := make([]string, 0, len(all))
 	for _, w := range all {
 		names = append(names, w.String())
 	}
 
 	slices.Sort(names)
-	if len(names) > maxListed {
-		names = append(names[:maxListed], fmt.Sprintf("and %d more", len(names)-maxListed))
-	}
-
-	return strings.Join(names, ", ")
+	return units.FormatFirst(names, maxListed)
 }
 
 // Find returns the only workload of a name, as in web, deployment/web, shop/web or shop/deployment/web. The

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/units"
 )
 
 // Range and resolution of the search for the oldest sample.
@@ -248,7 +249,7 @@ func (p *prober) findUnscraped(ctx context.Context, r *metrics.SourceReport, at 
 	slices.Sort(r.UnscrapedNodes)
 	if r.UnscrapedPods > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d running pods have no usage, on nodes %s: their kubelets are not scraped, or the scrape drops their series; "+
-			"workloads are sized without them", r.UnscrapedPods, shortList(r.UnscrapedNodes)))
+			"workloads are sized without them", r.UnscrapedPods, units.FormatFirst(r.UnscrapedNodes, 5)))
 	}
 
 	return nil
@@ -264,16 +265,6 @@ func (x expressions) unscraped() string {
 	waiting := x.selector(phaseMetric, Matcher{Label: "phase", Op: "=~", Value: "Pending|Succeeded|Failed"})
 	return fmt.Sprintf("count by (node) (%s and %s unless on (%s) (%s == 1) unless on (%s) group by (%s) (last_over_time(%s[%s])))",
 		running(""), running(" offset "+promDuration(recent)), byPod, waiting, byPod, byPod, x.anyUsage(), promDuration(recent))
-}
-
-// shortList joins the first few names.
-func shortList(names []string) string {
-	const longest = 5
-	if len(names) <= longest {
-		return strings.Join(names, ", ")
-	}
-
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:longest], ", "), len(names)-longest)
 }
 
 // serverVersion returns the kind and version of the server; empty where the server does not report them. Only a lost connection is an

@@ -15,6 +15,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/units"
 )
 
 // containerChange holds the requests and limits of a container before or after a recommendation.
@@ -38,12 +39,12 @@ func changesOf(w workload.Workload, plan resource.Plan) (current, recommended []
 		before := containerChange{container: r.Container, role: c.Role, requests: requestsOf(r.Current)}
 		after := containerChange{container: r.Container, role: c.Role, requests: requestsOf(r.Target)}
 		if r.CPU.Status == rightsize.Ready {
-			setLimit(&before, &after, corev1.ResourceCPU, formatOptional(r.Current.CPULimit, rightsize.FormatCPU), formatOptional(r.Target.CPULimit, rightsize.FormatCPU))
+			setLimit(&before, &after, corev1.ResourceCPU, formatOptional(r.Current.CPULimit, units.FormatCPU), formatOptional(r.Target.CPULimit, units.FormatCPU))
 		}
 
 		if r.Memory.Status == rightsize.Ready {
 			setLimit(&before, &after, corev1.ResourceMemory,
-				formatOptional(r.Current.MemoryLimit, rightsize.FormatMemory), formatOptional(r.Target.MemoryLimit, rightsize.FormatMemory))
+				formatOptional(r.Current.MemoryLimit, units.FormatMemory), formatOptional(r.Target.MemoryLimit, units.FormatMemory))
 		}
 
 		current = append(current, before)
@@ -101,10 +102,10 @@ func setLimit(before, after *containerChange, name corev1.ResourceName, from, to
 
 func requestsOf(r rightsize.Resources) analysisv1alpha1.ResourceValues {
 	out := analysisv1alpha1.ResourceValues{}
-	if text := formatOptional(r.CPURequest, rightsize.FormatCPU); text != nil {
+	if text := formatOptional(r.CPURequest, units.FormatCPU); text != nil {
 		out[corev1.ResourceCPU] = *text
 	}
-	if text := formatOptional(r.MemoryRequest, rightsize.FormatMemory); text != nil {
+	if text := formatOptional(r.MemoryRequest, units.FormatMemory); text != nil {
 		out[corev1.ResourceMemory] = *text
 	}
 

@@ -13,7 +13,6 @@ import (
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
 	"crane.io/crane/pkg/recommend/throttle"
-	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/units"
 )
 
@@ -70,7 +69,7 @@ func (e *throttleEvaluator) decide(d *runData, target workload.Workload) (decisi
 	var current, recommended []containerChange
 	for _, l := range plan.Limits {
 		c, _ := target.Container(l.Container)
-		before, after := changeOf(c.Name, c.Role, corev1.ResourceCPU, rightsize.FormatCPU(l.From), rightsize.FormatCPU(l.To), l.WithRequest)
+		before, after := changeOf(c.Name, c.Role, corev1.ResourceCPU, units.FormatCPU(l.From), units.FormatCPU(l.To), l.WithRequest)
 		current = append(current, before)
 		recommended = append(recommended, after)
 	}

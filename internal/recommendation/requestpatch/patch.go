@@ -16,6 +16,7 @@ import (
 	"crane.io/crane/internal/metrics/csv"
 	"crane.io/crane/internal/recommendation/sizereport"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/units"
 )
 
 // The output formats for manifests.
@@ -151,10 +152,10 @@ func newContainerPatch(w workload.Workload, c rightsize.Recommendation) (contain
 
 	cpu := c.CPU.Status == rightsize.Ready
 	memory := c.Memory.Status == rightsize.Ready
-	addAmount(&out, amount{kind: "requests", resource: "cpu"}, c.Current.CPURequest, c.Target.CPURequest, cpu, rightsize.FormatCPU)
-	addAmount(&out, amount{kind: "requests", resource: "memory"}, c.Current.MemoryRequest, c.Target.MemoryRequest, memory, rightsize.FormatMemory)
-	addAmount(&out, amount{kind: "limits", resource: "cpu"}, c.Current.CPULimit, c.Target.CPULimit, cpu, rightsize.FormatCPU)
-	addAmount(&out, amount{kind: "limits", resource: "memory"}, c.Current.MemoryLimit, c.Target.MemoryLimit, memory, rightsize.FormatMemory)
+	addAmount(&out, amount{kind: "requests", resource: "cpu"}, c.Current.CPURequest, c.Target.CPURequest, cpu, units.FormatCPU)
+	addAmount(&out, amount{kind: "requests", resource: "memory"}, c.Current.MemoryRequest, c.Target.MemoryRequest, memory, units.FormatMemory)
+	addAmount(&out, amount{kind: "limits", resource: "cpu"}, c.Current.CPULimit, c.Target.CPULimit, cpu, units.FormatCPU)
+	addAmount(&out, amount{kind: "limits", resource: "memory"}, c.Current.MemoryLimit, c.Target.MemoryLimit, memory, units.FormatMemory)
 
 	if w.UID != "" {
 		out.keepDefaults()

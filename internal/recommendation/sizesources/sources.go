@@ -26,7 +26,6 @@ import (
 	"crane.io/crane/internal/component/shellquote"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
-	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/units"
 )
 
@@ -377,10 +376,10 @@ func sumOf(size adoption.Size) workload.Resources {
 // setRequests sets the requests of a pod; 0 means none.
 func (s *Source) setRequests(sum workload.Resources) {
 	if sum.CPU > 0 {
-		s.CPU = rightsize.FormatCPU(sum.CPU)
+		s.CPU = units.FormatCPU(sum.CPU)
 	}
 	if sum.Memory > 0 {
-		s.Memory = rightsize.FormatMemory(sum.Memory)
+		s.Memory = units.FormatMemory(sum.Memory)
 	}
 }
 

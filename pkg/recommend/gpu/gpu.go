@@ -197,7 +197,7 @@ func evaluate(c Container, s Settings) finding {
 	limit := 100 * float64(s.Use)
 	out := finding{state: recommend.Ready, evidence: []recommend.Evidence{
 		{
-			Name:  fmt.Sprintf("%s of the use of the busiest GPU of %s by the hour over %s", observation.FormatPercentile(s.Percentile), c.Name, observation.FormatHours(s.Hours)),
+			Name:  fmt.Sprintf("%s of the use of the busiest GPU of %s by the hour over %s", units.FormatPercentile(s.Percentile), c.Name, units.FormatHours(s.Hours)),
 			Value: 100 * min(need.Quantile(busiest, s.Percentile), 1), Unit: "%", Limit: &limit,
 		},
 		{Name: "GPUs that a pod uses", Value: float64(busy)},
@@ -207,13 +207,13 @@ func evaluate(c Container, s Settings) finding {
 	if busy > 0 {
 		out.reason = ReasonOversized
 		out.request = &Request{c.Name, c.Resource, c.Requested, int64(busy)}
-		out.found = fmt.Sprintf("%s asks for %d GPUs, and for %s none of its pods has used more than %d.", c.Name, c.Requested, observation.FormatHours(s.Hours), busy)
+		out.found = fmt.Sprintf("%s asks for %d GPUs, and for %s none of its pods has used more than %d.", c.Name, c.Requested, units.FormatHours(s.Hours), busy)
 
 		return out
 	}
 
 	out.reason = ReasonIdle
-	out.found = fmt.Sprintf("%s holds %d GPUs and has not used one for %s", c.Name, c.Requested, observation.FormatHours(s.Hours))
+	out.found = fmt.Sprintf("%s holds %d GPUs and has not used one for %s", c.Name, c.Requested, units.FormatHours(s.Hours))
 	largest := need.Quantile(memory, 1)
 	switch {
 	case !observation.IsKnown(largest):

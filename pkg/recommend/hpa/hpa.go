@@ -13,7 +13,6 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/replicas"
-	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
 	"crane.io/crane/pkg/units"
@@ -213,9 +212,9 @@ func describe(in Input, p Plan) string {
 	case recommend.Create, recommend.Delete:
 	}
 
-	base := "the requested " + rightsize.FormatCPU(in.Replicas.CPURequest)
+	base := "the requested " + units.FormatCPU(in.Replicas.CPURequest)
 	if in.RequestChanges {
-		base = rightsize.FormatCPU(in.Replicas.CPURequest) + ", which the pods should request and which changes together with it"
+		base = units.FormatCPU(in.Replicas.CPURequest) + ", which the pods should request and which changes together with it"
 	}
 
 	return fmt.Sprintf("%s %d to %d pods and add some at %d %% of %s.", subject, p.Bounds.Min, p.Bounds.Max, p.Bounds.Target, base)

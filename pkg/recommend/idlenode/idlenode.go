@@ -8,7 +8,6 @@ package idlenode
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend"
@@ -82,7 +81,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 	}
 
 	if unplaced := packing.Unplaced(in.Demands(), in.OtherNodes); len(unplaced) > 0 {
-		return recommend.ClearPlan(fmt.Sprintf("It is hardly used, but there is no room elsewhere for %s.", formatFirst(unplaced)))
+		return recommend.ClearPlan(fmt.Sprintf("It is hardly used, but there is no room elsewhere for %s.", units.FormatFirst(unplaced, 3)))
 	}
 
 	if len(others) > 0 {
@@ -111,9 +110,9 @@ func checkEmpty(in Input, s Settings) (plan recommend.Plan, ended bool) {
 		State:       recommend.Ready,
 		Action:      recommend.Delete,
 		Reason:      ReasonOnlyDaemonPods,
-		Description: fmt.Sprintf("For %s it has run nothing but pods of DaemonSets and static pods (%d now).", observation.FormatHours(s.EmptyHours), len(in.Pods)),
+		Description: fmt.Sprintf("For %s it has run nothing but pods of DaemonSets and static pods (%d now).", units.FormatHours(s.EmptyHours), len(in.Pods)),
 		Evidence: []recommend.Evidence{
-			{Name: "most pods that do not run on every node, over " + observation.FormatHours(s.EmptyHours), Value: largest, Limit: &limit},
+			{Name: "most pods that do not run on every node, over " + units.FormatHours(s.EmptyHours), Value: largest, Limit: &limit},
 		},
 	}, true
 }
@@ -160,7 +159,7 @@ func checkUse(in Input, s Settings) recommend.Plan {
 
 		limit := 100 * float64(c.limit)
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name:  fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.percentile), c.what, observation.FormatHours(s.Hours)),
+			Name:  fmt.Sprintf("%s of %s over %s", units.FormatPercentile(c.percentile), c.what, units.FormatHours(s.Hours)),
 			Value: 100 * share,
 			Unit:  "% of capacity",
 			Limit: &limit,
@@ -174,7 +173,7 @@ func checkUse(in Input, s Settings) recommend.Plan {
 		return recommend.ClearPlan("It runs pods of its own, and no threshold is set.")
 	}
 
-	plan.Description = fmt.Sprintf("It has hardly been used for %s.", observation.FormatHours(s.Hours))
+	plan.Description = fmt.Sprintf("It has hardly been used for %s.", units.FormatHours(s.Hours))
 	return plan
 }
 
@@ -188,16 +187,6 @@ func (in Input) Demands() []packing.Demand {
 	}
 
 	return out
-}
-
-// formatFirst lists the first names.
-func formatFirst(names []string) string {
-	const maxListed = 3
-	if len(names) <= maxListed {
-		return strings.Join(names, ", ")
-	}
-
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
 }
 
 // Settings define when a node counts as idle.

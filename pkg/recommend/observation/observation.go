@@ -70,9 +70,9 @@ func (n Requirement) Check(what string, h Hours) (state recommend.State, reason 
 	required := max(1, int(math.Ceil(float64(n.Share)*float64(n.Hours))))
 	switch {
 	case count == 0:
-		return recommend.NoData, fmt.Sprintf("No %s is known for the last %s.", what, FormatHours(n.Hours))
+		return recommend.NoData, fmt.Sprintf("No %s is known for the last %s.", what, units.FormatHours(n.Hours))
 	case len(h)-1-last > maxStale:
-		return recommend.NoData, fmt.Sprintf("The last %s that is known is %s old.", what, FormatHours(len(h)-1-last))
+		return recommend.NoData, fmt.Sprintf("The last %s that is known is %s old.", what, units.FormatHours(len(h)-1-last))
 	case partTime && n.Hours > 24 && 7*24*knownDays(h) >= 5*required && len(h)-first+weekend >= required:
 	case count < required:
 		return recommend.Learning, fmt.Sprintf("The %s is known for %d of the last %d hours, and has to be for %d.", what, count, n.Hours, required)
@@ -144,24 +144,6 @@ func (n Requirement) Quantile(h Hours, q units.Ratio) float64 {
 
 // window returns the last hours.
 func (n Requirement) window(h Hours) Hours { return h[max(0, len(h)-max(n.Hours, 0)):] }
-
-// FormatHours formats a number of hours: "7d" or "36h".
-func FormatHours(hours int) string {
-	if hours%24 == 0 && hours > 24 {
-		return fmt.Sprintf("%dd", hours/24)
-	}
-
-	return fmt.Sprintf("%dh", hours)
-}
-
-// FormatPercentile formats a percentile: "p99", or "the most".
-func FormatPercentile(q units.Ratio) string {
-	if q >= 1 {
-		return "the most"
-	}
-
-	return fmt.Sprintf("p%.4g", 100*float64(q))
-}
 
 // IsKnown reports whether v is a known value.
 func IsKnown(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }

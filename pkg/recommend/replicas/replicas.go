@@ -12,7 +12,6 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
-	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
 	"crane.io/crane/pkg/units"
@@ -184,8 +183,8 @@ func describe(in Input, s Settings, p Plan) string {
 	}
 
 	return fmt.Sprintf("%s: cpu needs %d pods at %.0f %% of the requested %s each, memory %d pods at %.0f %% of %s each; at least %d.",
-		change, p.ByCPU, 100*float64(s.CPUTarget), rightsize.FormatCPU(in.CPURequest),
-		p.ByMemory, 100*float64(s.MemoryTarget), rightsize.FormatMemory(in.MemoryRequest), s.DefaultMin)
+		change, p.ByCPU, 100*float64(s.CPUTarget), units.FormatCPU(in.CPURequest),
+		p.ByMemory, 100*float64(s.MemoryTarget), units.FormatMemory(in.MemoryRequest), s.DefaultMin)
 }
 
 // Settings are those of gocrane, with its keys and defaults, as far as they still apply.

@@ -45,8 +45,8 @@ func (p PodRequest) String() string {
 		text += fmt.Sprintf("the pod as a whole requests %s of %s -> %s, as its init container %s asks for more than the others together", now, resource, after, initContainer)
 	}
 
-	add("cpu", p.CPUInitContainer, rightsize.FormatCPU(p.CPUNow), rightsize.FormatCPU(p.CPUAfter))
-	add("memory", p.MemoryInitContainer, rightsize.FormatMemory(p.MemoryNow), rightsize.FormatMemory(p.MemoryAfter))
+	add("cpu", p.CPUInitContainer, units.FormatCPU(p.CPUNow), units.FormatCPU(p.CPUAfter))
+	add("memory", p.MemoryInitContainer, units.FormatMemory(p.MemoryNow), units.FormatMemory(p.MemoryAfter))
 	return text
 }
 

@@ -227,8 +227,8 @@ func describe(p Plan, unseen, policyWhy string) string {
 	var parts []string
 	for _, r := range p.Containers {
 		parts = append(parts, r.Container+": "+
-			sentence("cpu", r.CPU, r.Current.CPURequest, r.Target.CPURequest, rightsize.FormatCPU)+"; "+
-			sentence("memory", r.Memory, r.Current.MemoryRequest, r.Target.MemoryRequest, rightsize.FormatMemory))
+			sentence("cpu", r.CPU, r.Current.CPURequest, r.Target.CPURequest, units.FormatCPU)+"; "+
+			sentence("memory", r.Memory, r.Current.MemoryRequest, r.Target.MemoryRequest, units.FormatMemory))
 	}
 
 	if unseen != "" {
@@ -305,12 +305,12 @@ func holdAutoscaled(r *rightsize.Recommendation, hpa *rightsize.HPA) {
 
 	t := &r.Target
 	now := &r.Current
-	if holdRequest(&r.CPU, hpa.CPUUtilization, now.CPURequest, t.CPURequest, rightsize.FormatCPU) {
+	if holdRequest(&r.CPU, hpa.CPUUtilization, now.CPURequest, t.CPURequest, units.FormatCPU) {
 		t.CPURequest = now.CPURequest
 		t.CPULimit = now.CPULimit
 	}
 
-	if holdRequest(&r.Memory, hpa.MemoryUtilization, now.MemoryRequest, t.MemoryRequest, rightsize.FormatMemory) {
+	if holdRequest(&r.Memory, hpa.MemoryUtilization, now.MemoryRequest, t.MemoryRequest, units.FormatMemory) {
 		t.MemoryRequest = now.MemoryRequest
 		t.MemoryLimit = now.MemoryLimit
 	}

@@ -109,7 +109,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 func checkEndpoints(in Input, s Settings) recommend.Plan {
 	if minAge := time.Duration(s.Hours) * time.Hour; in.Age < minAge {
 		return recommend.Plan{State: recommend.Learning, Description: fmt.Sprintf(
-			"It has no backend; it is %s old, and has to be %s.", in.Age.Truncate(time.Minute), observation.FormatHours(s.Hours))}
+			"It has no backend; it is %s old, and has to be %s.", in.Age.Truncate(time.Minute), units.FormatHours(s.Hours))}
 	}
 
 	need := observation.DefaultRequirement(s.Hours)
@@ -120,7 +120,7 @@ func checkEndpoints(in Input, s Settings) recommend.Plan {
 	largest := need.Quantile(in.Addresses, 1)
 	// A backend within the window means that the Service is in use from time to time.
 	if largest > 0 {
-		return recommend.ClearPlan(fmt.Sprintf("It has no backend now, but had one within %s.", observation.FormatHours(s.Hours)))
+		return recommend.ClearPlan(fmt.Sprintf("It has no backend now, but had one within %s.", units.FormatHours(s.Hours)))
 	}
 
 	limit := 0.0
@@ -133,9 +133,9 @@ func checkEndpoints(in Input, s Settings) recommend.Plan {
 		State:       recommend.Ready,
 		Action:      recommend.Delete,
 		Reason:      ReasonNoPods,
-		Description: fmt.Sprintf("For %s this %s has had no backend: %s.", observation.FormatHours(s.Hours), in.Type, why),
+		Description: fmt.Sprintf("For %s this %s has had no backend: %s.", units.FormatHours(s.Hours), in.Type, why),
 		Evidence: []recommend.Evidence{
-			{Name: "most addresses at once, over " + observation.FormatHours(s.Hours), Value: largest, Limit: &limit},
+			{Name: "most addresses at once, over " + units.FormatHours(s.Hours), Value: largest, Limit: &limit},
 		},
 	}
 }
@@ -177,7 +177,7 @@ func checkTraffic(in Input, s Settings) recommend.Plan {
 		}
 
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name:  fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.percentile), c.what, observation.FormatHours(s.Hours)),
+			Name:  fmt.Sprintf("%s of %s over %s", units.FormatPercentile(c.percentile), c.what, units.FormatHours(s.Hours)),
 			Value: v,
 			Unit:  "bytes/s",
 			Limit: &c.limit,

@@ -13,7 +13,6 @@ import (
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/observation"
-	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/settings"
 	"crane.io/crane/pkg/units"
 )
@@ -123,7 +122,7 @@ func Decide(in Input, s Settings) Plan {
 
 		limit := 100 * float64(s.Share)
 		e := recommend.Evidence{
-			Name:  fmt.Sprintf("%s of the periods in an hour in which %s was throttled, over %s", observation.FormatPercentile(s.Percentile), c.Name, observation.FormatHours(s.Hours)),
+			Name:  fmt.Sprintf("%s of the periods in an hour in which %s was throttled, over %s", units.FormatPercentile(s.Percentile), c.Name, units.FormatHours(s.Hours)),
 			Value: 100 * min(share, 1),
 			Unit:  "%",
 			Limit: &limit,
@@ -193,9 +192,9 @@ func raiseLimit(limit units.MilliCPU, share, maxFactor float64, node units.Milli
 }
 
 func sentence(c Container, percent float64, to units.MilliCPU) string {
-	text := fmt.Sprintf("The limit of %s throttles %s in %.3g %% of the periods: ", rightsize.FormatCPU(c.Limit), c.Name, percent)
+	text := fmt.Sprintf("The limit of %s throttles %s in %.3g %% of the periods: ", units.FormatCPU(c.Limit), c.Name, percent)
 	if to > c.Limit {
-		return text + rightsize.FormatCPU(to) + " is the next step, no limit the last."
+		return text + units.FormatCPU(to) + " is the next step, no limit the last."
 	}
 
 	return text + "no node has more, so more pods or no limit would help."

@@ -109,7 +109,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 		}
 
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name:  fmt.Sprintf("%s of %s of a pod by the hour over %s", observation.FormatPercentile(s.Percentile), c.what, observation.FormatHours(s.Hours)),
+			Name:  fmt.Sprintf("%s of %s of a pod by the hour over %s", units.FormatPercentile(s.Percentile), c.what, units.FormatHours(s.Hours)),
 			Value: v,
 			Unit:  c.unit,
 			Limit: &c.limit,
@@ -121,6 +121,6 @@ func Decide(in Input, s Settings) recommend.Plan {
 	}
 
 	plan.Description = fmt.Sprintf("It has not been used for %s. Scaled to zero it can be restored (replicas: %d); less frequent usage is not detected.",
-		observation.FormatHours(s.Hours), in.Replicas)
+		units.FormatHours(s.Hours), in.Replicas)
 	return plan
 }

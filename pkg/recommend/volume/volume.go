@@ -78,16 +78,16 @@ func Decide(in Input, s Settings) recommend.Plan {
 	if bound {
 		switch {
 		case len(in.MountingPods) > 0:
-			return recommend.ClearPlan("Claim " + in.Claim + " is mounted by " + formatFirst(in.MountingPods) + ".")
+			return recommend.ClearPlan("Claim " + in.Claim + " is mounted by " + units.FormatFirst(in.MountingPods, 1) + ".")
 		case len(in.MatchingWorkloads) > 0:
-			return recommend.ClearPlan("No pod mounts claim " + in.Claim + " now; those of " + formatFirst(in.MatchingWorkloads) + " would.")
+			return recommend.ClearPlan("No pod mounts claim " + in.Claim + " now; those of " + units.FormatFirst(in.MatchingWorkloads, 1) + " would.")
 		}
 	}
 
 	minAge := time.Duration(s.Hours) * time.Hour
 	if in.Since < minAge {
 		return recommend.Plan{State: recommend.Learning, Description: fmt.Sprintf(
-			"It has been %s for %s, and has to be for %s.", formatPhase(in.Phase), in.Since.Truncate(time.Minute), observation.FormatHours(s.Hours))}
+			"It has been %s for %s, and has to be for %s.", formatPhase(in.Phase), in.Since.Truncate(time.Minute), units.FormatHours(s.Hours))}
 	}
 
 	plan := recommend.Plan{
@@ -109,16 +109,16 @@ func Decide(in Input, s Settings) recommend.Plan {
 
 	largest := need.Quantile(in.Mounted, 1)
 	if largest > 0 {
-		return recommend.ClearPlan("Claim " + in.Claim + " was mounted within " + observation.FormatHours(s.Hours) + ".")
+		return recommend.ClearPlan("Claim " + in.Claim + " was mounted within " + units.FormatHours(s.Hours) + ".")
 	}
 
 	limit := 0.0
 	plan.Evidence = append(plan.Evidence, recommend.Evidence{
-		Name: "most pods that mounted it at once, over " + observation.FormatHours(s.Hours), Value: largest, Limit: &limit,
+		Name: "most pods that mounted it at once, over " + units.FormatHours(s.Hours), Value: largest, Limit: &limit,
 	})
 	plan.Reason = ReasonUnmounted
 	plan.Description = fmt.Sprintf("No pod has mounted claim %s for %s, and the template of no workload names it. Delete the claim first.%s",
-		in.Claim, observation.FormatHours(s.Hours), dataWarning(in))
+		in.Claim, units.FormatHours(s.Hours), dataWarning(in))
 
 	return plan
 }
@@ -152,13 +152,4 @@ func formatPhase(p Phase) string {
 	}
 
 	return strings.ToLower(string(p))
-}
-
-// formatFirst returns the first name and the number of others.
-func formatFirst(names []string) string {
-	if len(names) == 1 {
-		return names[0]
-	}
-
-	return fmt.Sprintf("%s (and %d more)", names[0], len(names)-1)
 }

@@ -37,7 +37,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"unmounted":             {fixture(), recommend.Ready, ReasonUnmounted, "No pod has mounted claim shop/data for 7d, and the template of no workload names it. Delete the claim first. Its data go with it"},
 		"keeps data":            {fixture(func(in *Input) { in.KeepsData = true }), recommend.Ready, ReasonUnmounted, "Retain"},
-		"mounted":               {fixture(func(in *Input) { in.MountingPods = []string{"db-0", "db-1"} }), recommend.Clear, "", "mounted by db-0 (and 1 more)"},
+		"mounted":               {fixture(func(in *Input) { in.MountingPods = []string{"db-0", "db-1"} }), recommend.Clear, "", "mounted by db-0 and 1 more"},
 		"scaled down":           {fixture(func(in *Input) { in.MatchingWorkloads = []string{"StatefulSet db"} }), recommend.Clear, "", "those of StatefulSet db would"},
 		"mounted yesterday":     {fixture(func(in *Input) { in.Mounted[150] = 1 }), recommend.Clear, "", "was mounted within 7d"},
 		"not watched":           {fixture(func(in *Input) { in.Mounted = nil }), recommend.NoData, "", "No number of pods that mounted claim shop/data is known"},

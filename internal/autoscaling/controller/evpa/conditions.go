@@ -18,6 +18,7 @@ import (
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/pkg/vertical"
 )
 
@@ -187,7 +188,7 @@ func heldText(sizings []containerSizing) string {
 			return ""
 		}
 
-		texts = append(texts, fmt.Sprintf("%s of %s: %s is needed; %s", sizing.Resource, sizing.container, vertical.Format(sizing.Resource, sizing.Target), sizing.Reason))
+		texts = append(texts, fmt.Sprintf("%s of %s: %s is needed; %s", sizing.Resource, sizing.container, units.FormatAmount(sizing.Resource, sizing.Target), sizing.Reason))
 	}
 
 	return strings.Join(texts, "; ")

@@ -16,7 +16,6 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
-	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/units"
 	"crane.io/crane/pkg/vertical"
 )
@@ -75,7 +74,7 @@ func formatChange(containers []workload.Container, recommended *autoscalingv1alp
 		after.Memory += next.Memory
 	}
 
-	text := []rune(changeOf("cpu", before.CPU, after.CPU, rightsize.FormatCPU) + ", " + changeOf("memory", before.Memory, after.Memory, rightsize.FormatMemory))
+	text := []rune(changeOf("cpu", before.CPU, after.CPU, units.FormatCPU) + ", " + changeOf("memory", before.Memory, after.Memory, units.FormatMemory))
 	if len(text) > maxChange {
 		text = append(text[:maxChange-1], '…')
 	}
