@@ -118,7 +118,7 @@ func (g managerGroup) start(ctx context.Context, m Manager) *runningManager {
 				pause = minRetry
 			}
 
-			g.log.Error(err, "manager failed", "part", m.Name(), "again in", pause.String())
+			g.log.Error(err, "manager failed", "part", m.Name(), "retryAfter", pause.String())
 			select {
 			case <-runCtx.Done():
 				return

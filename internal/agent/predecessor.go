@@ -105,7 +105,7 @@ func (m predecessorManager) Run(ctx context.Context) error {
 		m.log.Info("removed what gocrane's agent left on the node", "removed", removed.String())
 	}
 	if err == nil && quotasLeft && restoreErr == nil {
-		m.log.Info("CPU quotas that gocrane's agent left stay, because --enforce lacks "+enforceThrottle, "containers", len(quotas))
+		m.log.Info("CPU quotas that gocrane's agent left stay, because --enforce lacks an action", "action", enforceThrottle, "containers", len(quotas))
 	}
 
 	return errors.Join(restoreErr, err)

@@ -98,7 +98,7 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 
-	ctrl.LoggerFrom(ctx).Info("Starting craned", "version", version.String(), "namespace", o.Namespace,
+	ctrl.LoggerFrom(ctx).Info("starting craned", "version", version.String(), "namespace", o.Namespace,
 		"dataSources", o.DataSources, "leaderElection", o.LeaderElection.Enabled)
 	return start(ctx, mgr, o.ShutdownDelay, wallclock.New(), lock.lost)
 }

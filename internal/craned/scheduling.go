@@ -117,7 +117,7 @@ func addScheduling(ctx context.Context, d *dependencies) error {
 	switch {
 	case !o.runsController(rebalanceController):
 	case d.source == nil:
-		ctrl.LoggerFrom(ctx).Info("Left out: --datasource has no "+dataSourceProm, "controllers", rebalanceController)
+		ctrl.LoggerFrom(ctx).Info("controllers are left out, because --datasource lacks their source", "controllers", rebalanceController, "source", dataSourceProm)
 	default:
 		if err := addRebalance(mgr, o, policy, format, d.source); err != nil {
 			return err

@@ -187,7 +187,7 @@ func NewCommand() *cobra.Command {
 			klog.SetLogger(log)
 
 			for _, warning := range warnings {
-				log.Info(warning)
+				log.Info("flags need attention", "warning", warning)
 			}
 
 			return Run(ctrl.LoggerInto(cmd.Context(), log), o)

@@ -112,7 +112,7 @@ func addDemands(ctx context.Context, reader targetsnapshot.SnapshotReader, targe
 	in.Demands = demands
 	in.Reaction = *calibrate.DefaultSettings().Reaction
 	if err := reader.ReadRoom(ctx, target, in.Demands, in.Pods); err != nil { // Adoption goes on; the next reading tries again.
-		ctrl.LoggerFrom(ctx).WithName("adoption").Info("No pod is raised: the room on its node is not known", "target", target.String(), "reason", err.Error())
+		ctrl.LoggerFrom(ctx).WithName("adoption").Info("no pod is raised: the room on its node is not known", "target", target.String(), "reason", err.Error())
 		in.Demands = nil
 	}
 }

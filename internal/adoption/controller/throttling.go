@@ -64,7 +64,7 @@ func (t *PrometheusThrottling) Throttled(ctx context.Context, pods []corev1.Pod)
 		t.mu.Lock()
 		t.skipUntil = t.Clock.Now().Add(throttlingBackoff)
 		t.mu.Unlock()
-		ctrl.LoggerFrom(ctx).WithName("adoption").V(1).Info("Throttling is not known", "namespace", pods[0].Namespace, "reason", err.Error())
+		ctrl.LoggerFrom(ctx).WithName("adoption").V(1).Info("throttling is not known", "namespace", pods[0].Namespace, "reason", err.Error())
 
 		return nil
 	}

@@ -107,7 +107,7 @@ func (c *Checker) Start(ctx context.Context) error {
 			wait = retryPermission
 			log.Error(err, "reviewing the right to try the creation of pods")
 		} else if c.setPermission(reason) {
-			log.Info("Sizes are tried on pods in dry runs", "tried", reason == "", "reason", reason)
+			log.Info("sizes are tried on pods in dry runs", "tried", reason == "", "reason", reason)
 		}
 
 		select {

@@ -237,7 +237,7 @@ func (e *Evictor) releaseSlot(ctx context.Context, slot *Slot) {
 	defer cancel()
 
 	if err := slot.Release(ctx); err != nil {
-		e.cfg.Log.V(1).Info("could not release a slot of the eviction budget; it expires", "error", err.Error())
+		e.cfg.Log.V(1).Info("could not release a slot of the eviction budget; it expires", "err", err)
 	}
 }
 

@@ -245,7 +245,7 @@ func (w *Watcher) logProblems() {
 		switch problem {
 		case f.loggedProblem:
 		case "":
-			w.config.Log.Info("watch recovered", "of", f.name)
+			w.config.Log.Info("watch recovered", "source", f.name)
 		default:
 			w.config.Log.Error(f.lastError, "watch failed", "problem", problem)
 		}

@@ -366,7 +366,7 @@ func (m *Manager) measureOtherMemory(machine cpumanager.Machine, node *topology.
 func (m *Manager) logUnboundMemory(unbound map[cpumanager.ID]string) {
 	for id, why := range unbound {
 		if m.loggedMemory[id] != why {
-			m.config.Log.V(1).Info("memory is not bound to zones", "container", id.String(), "why", why)
+			m.config.Log.V(1).Info("memory is not bound to zones", "container", id.String(), "reason", why)
 		}
 	}
 

@@ -323,7 +323,7 @@ func (m *Manager) loadState() bool {
 	m.inheritsState = inherits
 	m.unsaved = inherits || err != nil
 	if inherits {
-		m.config.Log.Info(m.dryRunVerb("adopting", "would adopt")+" the CPUs assigned by gocrane's agent", "file", path, "containers", len(assignments))
+		m.config.Log.Info("adopting the CPUs assigned by gocrane's agent", "file", path, "containers", len(assignments), "dryRun", m.config.Journal == nil)
 	}
 
 	return true

@@ -592,7 +592,7 @@ func TestNothingOfGocrane(t *testing.T) {
 	b.advance()
 	b.expectCPUs("dry", "web/a=2-3", "other/a=0-1,4-7")
 
-	if !b.reported("would adopt") || len(b.writes) > 0 || !b.reported("container a runs on CPUs 2-3") {
+	if !b.reported("adopting the CPUs") || len(b.writes) > 0 || !b.reported("container a runs on CPUs 2-3") {
 		t.Errorf("a dry run logged %s and wrote %s, want the adoption and no write", b.log, b.writes)
 	}
 }

@@ -187,7 +187,7 @@ func (m *Manager) applyTargets(targets []containerTarget, pods []nodePod, decide
 		}
 
 		m.countWrite(decided)
-		m.config.Log.V(1).Info(m.dryRunVerb("set container CPUs", "would set container CPUs"), "container", target.owner, "cpus", target.cpus.String(), "mems", target.mems)
+		m.config.Log.V(1).Info("setting container CPUs", "dryRun", m.config.Journal == nil, "container", target.owner, "cpus", target.cpus.String(), "zones", target.mems)
 	}
 
 	if err := m.cpusets.liftQuotas(groupsWithoutQuota(targets, pods)); err != nil {
@@ -241,14 +241,6 @@ func (m *Manager) countWrite(decided bool) {
 	default:
 		m.counts.corrected.Add(1)
 	}
-}
-
-func (m *Manager) dryRunVerb(does, would string) string {
-	if m.config.Journal == nil {
-		return would
-	}
-
-	return does
 }
 
 // logMoved logs moved containers; in a dry run once per change.

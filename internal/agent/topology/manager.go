@@ -221,7 +221,7 @@ func (m *Manager) scheduleNext(now time.Time, op operation, changed bool, want *
 	case op == operationPatch && !changed && !m.config.DryRun:
 		m.conflictBackoff = backoff.Exponential{First: 2 * resyncInterval, Last: maxConflictBackoff}.Next(m.conflictBackoff)
 		m.nextSync = now.Add(m.conflictBackoff)
-		m.config.Log.Info("corrected the NodeResourceTopology after a change by another client; comparing it less often", "next", m.conflictBackoff.String())
+		m.config.Log.Info("corrected the NodeResourceTopology after a change by another client; comparing it less often", "retryAfter", m.conflictBackoff.String())
 
 		return
 

@@ -173,7 +173,7 @@ func (r *Rotator) reconcile(ctx context.Context, view *informers) error {
 			return err
 		}
 
-		logr.FromContextOrDiscard(ctx).Info(d.step.String(), "reason", d.reason)
+		logr.FromContextOrDiscard(ctx).Info("changing the certificate", "step", d.step.String(), "reason", d.reason)
 		secret, err = r.writeSecret(ctx, secret, next)
 		if err != nil {
 			return err

@@ -124,7 +124,7 @@ func (c *Controller) reportProblems(ctx context.Context, metric string, nodes []
 
 		text := fmt.Sprintf("%s: %s for %d of %d nodes, such as %s; %d series matched no node",
 			metric, issue, len(list), len(nodes), strings.Join(names, ", "), r.unmatched)
-		ctrl.LoggerFrom(ctx).WithName("nodeload").Info("nodes have no value", "metric", metric, "why", text)
+		ctrl.LoggerFrom(ctx).WithName("nodeload").Info("nodes have no value", "metric", metric, "reason", text)
 		c.cfg.Events.Eventf(c.regarding(), nil, corev1.EventTypeWarning, reasonNoValue, eventAction(metric), "%s", truncateNote(text))
 	}
 }
@@ -143,7 +143,7 @@ func (c *Controller) reportUndated(ctx context.Context, metric string, r *readin
 	c.reportedUndated[metric] = true
 	text := fmt.Sprintf("%s: the times of its samples are unknown, so that its values expire %s earlier: %s; "+
 		"install the rules of config/nodeload/recording-rules.yaml or set sampleTime", metric, nodeload.UndatedAge, r.undated)
-	ctrl.LoggerFrom(ctx).WithName("nodeload").Info("sample times are unknown", "metric", metric, "why", text)
+	ctrl.LoggerFrom(ctx).WithName("nodeload").Info("sample times are unknown", "metric", metric, "reason", text)
 	c.cfg.Events.Eventf(c.regarding(), nil, corev1.EventTypeWarning, reasonUndated, eventAction(metric), "%s", truncateNote(text))
 }
 

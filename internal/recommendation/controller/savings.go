@@ -38,7 +38,7 @@ func (d *runData) prices(ctx context.Context) {
 	d.read.priced = true
 	tariff, placed, err := d.pricer.Prices(ctx)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Info("Recommendations are written without savings: the nodes have no prices", "reason", err.Error())
+		ctrl.LoggerFrom(ctx).Info("recommendations are written without savings: the nodes have no prices", "reason", err.Error())
 		return
 	}
 

@@ -317,7 +317,7 @@ func TestConfigFile(t *testing.T) {
 	craned := startCraned(t, prom.URL(), "--config="+file)
 	eventually(t, "craned leads", leads(craned))
 
-	if log := craned.Log.String(); !strings.Contains(log, `"msg":"Starting craned"`) {
+	if log := craned.Log.String(); !strings.Contains(log, `"msg":"starting craned"`) {
 		t.Errorf("the file has no effect, want logs as JSON:\n%.500s", log)
 	}
 

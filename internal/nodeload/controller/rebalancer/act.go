@@ -75,7 +75,7 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 	text := describeMove(s, m)
 	node := s.nodes[m.From].Name
 	if c.cfg.Settings.DryRun {
-		log.Info("would evict (dry run)", "why", text)
+		log.Info("would evict (dry run)", "reason", text)
 		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonWouldMove, action, "would be evicted (dry run): %s", text)
 		c.count("dry-run", m)
 		c.startCoolDown(node, m.Pod.Workload, now)
@@ -93,7 +93,7 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 	pdbReason, blocked := eviction.BlockedByPDB(err)
 	switch {
 	case err == nil:
-		log.Info("evicted", "why", text)
+		log.Info("evicted", "reason", text)
 		c.departures[departure{workload: m.Pod.Workload, node: node}] = &departureRecord{at: now}
 		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonMoved, action, "evicted: %s", text)
 		c.count("evicted", m)
@@ -177,7 +177,7 @@ func (c *Controller) reportRefusals(ctx context.Context, s *snapshot, plan rebal
 		}
 
 		c.reported[name] = now.Add(max(c.cfg.Settings.CoolDown, c.cfg.Settings.Interval))
-		ctrl.LoggerFrom(ctx).WithName("rebalance").Info("no pod is moved off a hot node", "node", name, "why", text)
+		ctrl.LoggerFrom(ctx).WithName("rebalance").Info("no pod is moved off a hot node", "node", name, "reason", text)
 		regarding := &corev1.ObjectReference{
 			APIVersion: "v1",
 			Kind:       "Node",

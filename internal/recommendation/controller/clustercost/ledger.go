@@ -192,7 +192,7 @@ func (r capacityReader) Capacities(ctx context.Context, w metrics.Window, namesp
 		case err == nil && known != nil:
 			out = known
 		case err != nil && !errors.Is(err, metrics.ErrUnsupported):
-			ctrl.LoggerFrom(ctx).WithName("cost").Info("reading the limits of containers, which bound samples", "error", err.Error())
+			ctrl.LoggerFrom(ctx).WithName("cost").Info("reading the limits of containers, which bound samples", "err", err)
 		}
 	}
 

@@ -205,7 +205,7 @@ func (r *Recorder) write(ctx context.Context) {
 
 		if err != nil {
 			r.cfg.Metrics.failures.Inc()
-			log.Error(err, "writing OOM kills", "retryIn", pause.String())
+			log.Error(err, "writing OOM kills", "retryAfter", pause.String())
 			wait = pause
 			pause = delays.Next(pause)
 			continue
