@@ -168,8 +168,8 @@ func newEviction(p Pod, goal, to Size, reason string) Eviction {
 	}
 }
 
-// evictable reports whether a pod may be evicted, and whether its replacement would get another size. A pod that was created after the size was stored and did
-// not get it proves the opposite, so that no pod is evicted twice for one size.
+// evictable reports whether a pod may be evicted. One that was created after the size was stored, and did not get it, shows that its replacement
+// would not get it either.
 func (c *podChanges) evictable(in Input, s State, p Pod) bool {
 	if p.Protected != "" {
 		c.excludef("pod %s is not evicted: %s", p.Name, p.Protected)
@@ -189,6 +189,22 @@ func createdBeforeChange(in Input, s State, p Pod) bool {
 	return p.Created.Before(changedAt(in, s).Add(webhookDelay - time.Second))
 }
 
+// newestReplacement returns the last pod that was created since the current size was stored, and whether it has that size; nil without one.
+func (s State) newestReplacement(in Input) (newest *Pod, hasSize bool) {
+	for i := range in.Pods {
+		p := &in.Pods[i]
+		if createdBeforeChange(in, s, *p) || newest != nil && p.Created.Before(newest.Created) {
+			continue
+		}
+
+		newest = p
+		to, reason := p.replacementSize(s.raisedSize(*p, s.Current, in.Now))
+		hasSize = reason == "" && p.size().Equal(to)
+	}
+
+	return newest, hasSize
+}
+
 // changedAt returns when the current size was stored.
 func changedAt(in Input, s State) time.Time {
 	given, wasGiven := s.NewPodSize()
@@ -204,8 +220,8 @@ func changedAt(in Input, s State) time.Time {
 	return s.ChangedAt
 }
 
-// limitEvictions returns the evictions that are allowed now: at most Policy.PodsAtOnce and what the disruption budgets leave, and
-// ready pods only while all pods are ready.
+// limitEvictions returns the evictions that are allowed now: at most Policy.PodsAtOnce and what the disruption budgets leave, one until its
+// replacement has the size, and ready pods only while all pods are ready.
 func limitEvictions(in Input, s State, all []Eviction) podChanges {
 	var changes podChanges
 	if len(all) == 0 {
@@ -236,6 +252,15 @@ func limitEvictions(in Input, s State, all []Eviction) podChanges {
 	}
 
 	limit := podsAtOnce(in)
+	switch replacement, hasSize := s.newestReplacement(in); {
+	case replacement == nil:
+		limit = 1 // Its replacement shows whether new pods get the size.
+	case !hasSize:
+		changes.remarkf("no more pods are evicted until a new one gets the adopted size: pod %s was created with %s", replacement.Name,
+			replacement.size().restrictTo(s.Current))
+		return changes
+	}
+
 	if in.DisruptionsAllowed >= 0 {
 		limit = min(limit, in.DisruptionsAllowed)
 	}

@@ -16,8 +16,8 @@ import (
 // evictionFixture is a fixture that replaces evicted pods.
 type evictionFixture struct {
 	*fixture
-	// webhookDown creates new pods with the size of their template.
-	webhookDown bool
+	// unsized is what new pods get instead of the adopted size; nil while the webhook for new pods runs.
+	unsized *rightsize.Resources
 	// readyAfter is the time from the creation of a pod until it is ready.
 	readyAfter time.Duration
 	created    int
@@ -65,8 +65,11 @@ func (n *evictionFixture) reconcile() Plan {
 			n.created++
 			n.evicted[p.Name]++
 			size := n.in.Template.Containers["app"]
-			if given, ok := n.in.State.NewPodSize(); ok && !n.webhookDown {
+			if given, ok := n.in.State.NewPodSize(); ok {
 				size = given.Containers["app"]
+			}
+			if n.unsized != nil {
+				size = *n.unsized
 			}
 
 			*p = Pod{
@@ -133,20 +136,57 @@ func TestDecide_Recreate(t *testing.T) {
 	}
 }
 
-// TestDecide_RecreateWithoutWebhook checks that a pod whose replacement did not get the size is not evicted again for it.
-func TestDecide_RecreateWithoutWebhook(t *testing.T) {
-	n := newEvictionFixture(t, 4, Recreate, requests(1000, 512), requests(200, 512))
-	n.webhookDown = true
-	n.wait(12 * time.Hour)
+// TestDecide_ReplacementWithoutSize checks that one pod alone is evicted for nothing when replacements do not get the size, whatever the reason
+// for the eviction, and that evictions go on once a new pod has it.
+func TestDecide_ReplacementWithoutSize(t *testing.T) {
+	for name, c := range map[string]struct {
+		reach    Reach
+		now      rightsize.Resources
+		template rightsize.Resources
+	}{
+		"recreate":                     {Recreate, requests(1000, 512), requests(1000, 512)},
+		"not possible in place":        {InPlaceOrRecreate, requests(0, 0), requests(0, 0)},
+		"changed by another webhook":   {Recreate, requests(1000, 512), requests(777, 512)},
+		"an amount of another webhook": {Recreate, requests(1000, 512), requestsAndLimits(1000, 4000, 512, 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newEvictionFixture(t, 12, c.reach, c.now, requests(200, 512))
+			n.unsized = &c.template
+			n.wait(40 * time.Minute)
 
-	for name, times := range n.evicted {
-		if times > 1 {
-			t.Errorf("%s was evicted %d times, want at most once", name, times)
-		}
+			if n.created != 1 {
+				t.Errorf("%d pods were evicted while replacements do not get the size, want 1: %v", n.created, n.evicted)
+			}
+			if text := strings.Join(n.plan.Remarks, "\n"); !strings.Contains(text, "no more pods are evicted") {
+				t.Errorf("remarks %q, want one that no more pods are evicted", text)
+			}
+
+			// A pod that is created for another reason gets the size.
+			n.unsized = nil
+			n.in.Pods[11] = newPod(11, requests(200, 512))
+			n.in.Pods[11].Created = n.in.Now
+			n.wait(40 * time.Minute)
+
+			if n.created != 11 {
+				t.Errorf("%d pods were evicted after a new pod got the size, want 11: all but the one without it and the new one", n.created)
+			}
+		})
+	}
+}
+
+// TestDecide_ReplacementWithoutSizeLater checks that evictions end when the webhook stops in the middle of them.
+func TestDecide_ReplacementWithoutSizeLater(t *testing.T) {
+	n := newEvictionFixture(t, 12, Recreate, requests(1000, 512), requests(200, 512))
+	for n.created < 4 {
+		n.wait(10 * time.Second)
 	}
 
-	if text := strings.Join(n.plan.Remarks, "\n"); !strings.Contains(text, "the webhook for new pods did not change it") {
-		t.Errorf("remarks %q, want one about the webhook for new pods", text)
+	n.unsized = new(requests(1000, 512))
+	before := n.created
+	n.wait(40 * time.Minute)
+
+	if most := before + podsAtOnce(n.in); n.created > most {
+		t.Errorf("%d pods were evicted, %d of them before the webhook stopped, want at most %d", n.created, before, most)
 	}
 }
 
@@ -183,8 +223,8 @@ func TestDecide_RecreateLimits(t *testing.T) {
 	ill.readyAfter = 10000 * time.Hour
 	ill.wait(4 * time.Minute)
 
-	if ill.created != 2 {
-		t.Errorf("%d evictions while the first replacements are not ready, want 2", ill.created)
+	if ill.created != 1 {
+		t.Errorf("%d evictions while the first replacement is not ready, want 1", ill.created)
 	}
 
 	ill.wait(time.Hour)
@@ -259,7 +299,10 @@ func TestDecide_EvictionsAreBounded(t *testing.T) {
 		n := newEvictionFixture(t, 2+r.IntN(9), []Reach{Recreate, InPlaceOrRecreate}[r.IntN(2)], requests(1000, 512), requests(1000, 512))
 
 		n.readyAfter = time.Duration(r.IntN(120)) * time.Second
-		n.webhookDown = r.IntN(3) == 0
+		if r.IntN(3) == 0 {
+			n.unsized = new(requests(1000, 512))
+		}
+
 		sizes := 1 + r.IntN(3)
 		for range sizes {
 			n.in.DesiredSize = appSize(requests(100+r.Int64N(3000), 64+r.Int64N(2000)))
