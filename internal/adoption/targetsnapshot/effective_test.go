@@ -5,6 +5,7 @@ package targetsnapshot
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,6 +186,30 @@ func TestRestoreTemplate(t *testing.T) {
 		}
 		if string(got) != want {
 			t.Errorf("%s: TemplateRequest to restore the template:\n%s, want\n%s", name, got, want)
+		}
+	}
+}
+
+// TestDecisionInput_PodLevelResources checks that nothing is changed where pods have resources as a whole: new pods would not get a size whose
+// containers exceed them, and the scheduler reads them alone.
+func TestDecisionInput_PodLevelResources(t *testing.T) {
+	for _, want := range []string{"300m", "3"} {
+		p, rec := newFixture(t)
+		live := p.Live.(client.Client)
+		var d appsv1.Deployment
+		if err := live.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &d); err != nil {
+			t.Fatal(err)
+		}
+
+		d.Spec.Template.Spec.Resources = &corev1.ResourceRequirements{Requests: cpuList("2")}
+		if err := live.Update(t.Context(), &d); err != nil {
+			t.Fatal(err)
+		}
+
+		rec.Status.RecommendedValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target: {cpu: " + want + "}\n"
+		got, err := p.Preview(t.Context(), rec, nil, time.Now())
+		if err != nil || len(got.Requests) != 0 || !strings.Contains(got.Refused, "spec.resources") {
+			t.Errorf("Preview with pod-level resources to %s refuses with %q and sends %v, %v, want a refusal because of spec.resources", want, got.Refused, got.Requests, err)
 		}
 	}
 }

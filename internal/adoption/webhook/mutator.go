@@ -133,7 +133,7 @@ func owner(pod *corev1.Pod) (kind, name string, ok bool) {
 // alone, because its owner, or the default of a LimitRange, has changed since.
 func patchOperations(pod *corev1.Pod, state adoption.State) (changed *corev1.Pod, out []podwebhook.Operation) {
 	size, ok := state.NewPodSize()
-	if !ok {
+	if !ok || pod.Spec.Resources != nil { // Those of the pod as a whole bound those of its containers.
 		return pod, nil
 	}
 

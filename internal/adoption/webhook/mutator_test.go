@@ -67,6 +67,7 @@ func TestMutate(t *testing.T) {
 		"another owner":            {newPod("1", "512Mi", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Game" }), adopted, "null", false},
 		"another template":         {newPod("1", "512Mi", func(p *corev1.Pod) { p.Labels = nil }), adopted, "null", false},
 		"nonsense":                 {newPod("1", "512Mi"), Workload{Annotations: map[string]string{"analysis.crane.io/adoption": "{"}}, "null", true},
+		"resources of the pod":     {newPod("1", "512Mi", func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{} }), adopted, "null", false},
 		"another container":        {newPod("1", "512Mi", func(p *corev1.Pod) { p.Spec.Containers[1].Name = "x" }), adopted, "null", false},
 	} {
 		m := NewMutator(func(kind, namespace, name string) (Workload, bool, error) {
