@@ -127,6 +127,43 @@ func (a *annotator) annotate(ctx context.Context, rec *analysisv1alpha1.Recommen
 	return outcome{requeueAfter: wait}, nil
 }
 
+// remove removes the annotation of a Recommendation from its target where craned owns it: nothing updates the value any more.
+func (a *annotator) remove(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object) (outcome, error) {
+	annotation, _ := annotationOf(rec.Spec.Type)
+	if _, exists := target.GetAnnotations()[annotation]; !exists {
+		return outcome{}, nil
+	}
+
+	apply := identityOf(rec.Spec.TargetRef, target)
+	_, owned, err := a.soleOwner(ctx, apply, annotation, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == annotationManagerOf(rec.Spec.Type) && entry.Operation == metav1.ManagedFieldsOperationApply
+	})
+	if err != nil || !owned {
+		return outcome{}, client.IgnoreNotFound(err)
+	}
+
+	// An apply without the annotation removes it.
+	err = a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(annotationManagerOf(rec.Spec.Type)))
+	switch {
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error(), requeueAfter: retryRefused}, nil
+	case client.IgnoreNotFound(err) != nil:
+		return outcome{}, fmt.Errorf("removing annotation %s of %s %s/%s: %w", annotation, rec.Spec.TargetRef.Kind, rec.Namespace, target.GetName(), err)
+	}
+
+	return outcome{}, nil
+}
+
+// annotationManagerOf returns the field manager of the annotation of a type. Each type has its own: applying one annotation must not remove
+// another.
+func annotationManagerOf(kind analysisv1alpha1.AnalysisType) string {
+	if kind == analysisv1alpha1.AnalysisTypeResource {
+		return annotationManager
+	}
+
+	return annotationManager + "-" + string(kind)
+}
+
 // writeOnce writes the annotation unless it was just written and the cache does not show it yet; then it returns how long to
 // wait.
 func (a *annotator) writeOnce(
@@ -157,15 +194,10 @@ func (a *annotator) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.R
 	apply := identityOf(ref, target)
 	apply.SetAnnotations(map[string]string{annotation: value})
 
-	// Each type has a manager of its own: applying one annotation must not remove another.
-	manager := annotationManager
-	if rec.Spec.Type != analysisv1alpha1.AnalysisTypeResource {
-		manager += "-" + string(rec.Spec.Type)
-	}
-
+	manager := annotationManagerOf(rec.Spec.Type)
 	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager))
 	if apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
-		version, legacy, readErr := a.ownedByGocrane(ctx, apply, annotation)
+		version, legacy, readErr := a.soleOwner(ctx, apply, annotation, isGocrane)
 		switch {
 		case readErr != nil:
 			err = readErr
@@ -183,9 +215,16 @@ func (a *annotator) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.R
 	return nil
 }
 
-// ownedByGocrane reports whether gocrane's craned is the only owner of an annotation of a target, and at which version of the object.
-// gocrane wrote annotations by an update of the status subresource, under the name of its binary.
-func (a *annotator) ownedByGocrane(ctx context.Context, target *unstructured.Unstructured, annotation string) (version string, owned bool, err error) {
+// isGocrane reports whether fields are of gocrane's craned, which wrote annotations by an update of the status subresource, under the name of
+// its binary.
+func isGocrane(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Manager == gocraneManager && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "status"
+}
+
+// soleOwner reports whether the managers that match are the only owners of an annotation of a target, and at which version of the object.
+func (a *annotator) soleOwner(
+	ctx context.Context, target *unstructured.Unstructured, annotation string, matches func(metav1.ManagedFieldsEntry) bool,
+) (version string, owned bool, err error) {
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(target.GroupVersionKind())
 
@@ -208,8 +247,7 @@ func (a *annotator) ownedByGocrane(ctx context.Context, target *unstructured.Uns
 			continue
 		}
 
-		// Another manager owns the annotation too: it is not taken over.
-		if entry.Manager != gocraneManager || entry.Operation != metav1.ManagedFieldsOperationUpdate || entry.Subresource != "status" {
+		if !matches(entry) { // Another manager owns the annotation too: it stays.
 			return "", false, nil
 		}
 

@@ -62,7 +62,7 @@ func reconcileOne(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs inte
 
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(others, rec)...).
 		WithStatusSubresource(&analysisv1alpha1.Recommendation{}).WithInterceptorFuncs(funcs).
-		WithIndex(&analysisv1alpha1.Recommendation{}, targetindex.Index, targetindex.IndexValues).Build()
+		WithIndex(&analysisv1alpha1.Recommendation{}, targetindex.Index, targetindex.IndexValues).WithReturnManagedFields().Build()
 	recorder := events.NewFakeRecorder(100)
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	out := fixture{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: NewReconciler(c, c, recorder, clock, targetsnapshot.Settings{Policy: adoption.DefaultPolicy()})}
@@ -212,6 +212,49 @@ func TestReconcile_StatusWithoutAdoption(t *testing.T) {
 		if got.err != nil || got.rec.Status.Adoption != nil || got.events != 0 {
 			t.Errorf("%s: status.adoption %+v, %d events, error %v, want none of them", kind, got.rec.Status.Adoption, got.events, got.err)
 		}
+	}
+}
+
+// TestReconcile_StatusAfterAnnotation checks that the annotation goes when a Recommendation is written to its status alone, unless others own it.
+func TestReconcile_StatusAfterAnnotation(t *testing.T) {
+	for name, c := range map[string]struct {
+		other client.FieldOwner
+		want  string
+	}{
+		"of Crane alone":     {annotationManager, ""},
+		"of Crane and other": {"kubectl", sampleAnnotation},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{}, deployment("web"))
+			if got := l.target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; got != sampleAnnotation {
+				t.Fatalf("annotation = %q, want %q", got, sampleAnnotation)
+			}
+
+			apply := identityOf(l.rec.Spec.TargetRef, l.target)
+			apply.SetAnnotations(map[string]string{analysisv1alpha1.AnnotationResourceRecommendation: sampleAnnotation})
+			if err := l.reconciler.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(apply), c.other); err != nil {
+				t.Fatal(err)
+			}
+
+			l.rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeStatus
+			if err := l.reconciler.Client.Update(t.Context(), l.rec); err != nil {
+				t.Fatal(err)
+			}
+
+			for range 2 { // The second time there is nothing to remove.
+				if _, err := l.reconciler.Reconcile(t.Context(), webKey); err != nil {
+					t.Fatalf("Reconcile with adoptionType Status = %v, want no error", err)
+				}
+			}
+
+			target := &appsv1.Deployment{}
+			if err := l.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(l.target), target); err != nil {
+				t.Fatal(err)
+			}
+			if got := target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; got != c.want {
+				t.Errorf("annotation with adoptionType Status = %q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

@@ -255,6 +255,13 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 		return outcome{}, err
 	}
 
+	if rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeStatus && active == nil {
+		o, err := r.annotator.remove(ctx, rec, target)
+		if err != nil || o != (outcome{}) {
+			return o, err
+		}
+	}
+
 	value, invalid := annotationValue(rec)
 	if invalid != nil {
 		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: invalid.Error()}, nil //nolint:nilerr // the error is reported in the returned value
