@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package messy_test adopts the workloads of package messy on a real API server, controller manager and scheduler with simulated nodes, and
-// checks that adoption does no harm. craned's adoption and its pod webhook run in this process, with a clock that jumps over the waits. It runs with CRANE_MESSY alone.
+// checks that adoption does no harm. craned's adoption and its pod webhook run in this process, with a clock that jumps over the waits. CRANE_MESSY is the time
+// of a long run.
 package messy_test
 
 import (
