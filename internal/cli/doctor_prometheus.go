@@ -166,9 +166,10 @@ func (d *diagnosis) checkMetricRules(ctx context.Context, source metrics.Querier
 	}
 
 	meaning := map[string][2]string{
-		promadapter.ReasonRefused:  {"is invalid and left out", "the log of metric-adapter and the condition MetricRulesReady of EffectiveHPAs have the reason: correct the rule"},
-		promadapter.ReasonNoSeries: {"finds no series", "check its seriesQuery in Prometheus, or set --metrics-max-age above the interval between two samples"},
-		promadapter.ReasonNoMatch:  {"finds series, and its filters and name leave none", "check its seriesFilters and name.matches"},
+		promadapter.ReasonNotListed: {"cannot be listed: Prometheus refuses its seriesQuery, or it finds too many names", "the log of metric-adapter has the reason: add a condition to its seriesQuery"},
+		promadapter.ReasonRefused:   {"is invalid and left out", "the log of metric-adapter and the condition MetricRulesReady of EffectiveHPAs have the reason: correct the rule"},
+		promadapter.ReasonNoSeries:  {"finds no series", "check its seriesQuery in Prometheus, or set --metrics-max-age above the interval between two samples"},
+		promadapter.ReasonNoMatch:   {"finds series, and its filters and name leave none", "check its seriesFilters and name.matches"},
 	}
 
 	for _, s := range samples {

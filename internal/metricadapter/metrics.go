@@ -103,7 +103,8 @@ func (f *adapterMetrics) registerRules(state func() configfile.State, ineffectiv
 }
 
 var ruleWithoutEffectDesc = prometheus.NewDesc("crane_metric_adapter_rule_without_effect",
-	"1 for each rule that defines no metric, by the reason: refused where it is invalid, no_series where it finds none, no_match where its filters and name leave none.",
+	"1 for each rule that defines no metric, by the reason: refused where it is invalid, not_listed where the server refuses its seriesQuery or it finds "+
+		"more than 10,000 names, no_series where it finds none, no_match where its filters and name leave none.",
 	[]string{"rule", "reason"}, nil)
 
 // ineffectiveRules collects the rules that define no metric.

@@ -5,6 +5,7 @@ package promadapter_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -255,6 +256,38 @@ func TestSeriesOfUTF8(t *testing.T) {
 	}
 }
 
+// TestLabelsOfUTF8 checks that a rule may name labels that PromQL allows in quotes alone, as OpenTelemetry does.
+func TestLabelsOfUTF8(t *testing.T) {
+	for _, resources := range []string{
+		`{overrides: {k8s.namespace: {resource: namespace}, k8s.pod: {resource: pod}}}`, `{template: "k8s.<<.Resource>>"}`,
+	} {
+		rules := mustParse(t, `
+rules:
+- seriesQuery: '{"http.requests"}'
+  resources: `+resources+`
+  metricsQuery: 'sum({"<<.Series>>",<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+- seriesQuery: '{"http.errors"}'
+  resources: `+resources+`
+  metricsQuery: 'sum({"<<.Series>>",<<.LabelMatchers>>,p="<<index .LabelValuesByName "k8s.pod">>"}) by (<<range .GroupBySlice>><<.>><<end>>)'
+`)
+		listing := listEvery(t, rules, "http.requests", "http.errors")
+		pod := promadapter.Objects{Resource: "pod", Namespace: "shop", Names: []string{"a"}}
+
+		for metric, want := range map[string]string{
+			"http.requests": `sum({"http.requests","k8s.namespace"="shop","k8s.pod"="a"}) by ("k8s.pod")`,
+			"http.errors":   `sum({"http.errors","k8s.namespace"="shop","k8s.pod"="a",p="a"}) by ("k8s.pod")`,
+		} {
+			got, label, _, err := rules.CustomExpr(listing, metric, pod, nil)
+			if got != want || label != "k8s.pod" || err != nil {
+				t.Errorf("CustomExpr(%s) with %s = %s of the label %s, %v, want %s", metric, resources, got, label, err, want)
+			}
+			if _, err := parser.NewParser(parser.Options{}).ParseExpr(got); err != nil {
+				t.Errorf("CustomExpr(%s) = %s, want PromQL: %v", metric, got, err)
+			}
+		}
+	}
+}
+
 // TestOverrides checks that an override may name its resource in the singular or the plural, and that its group counts.
 func TestOverrides(t *testing.T) {
 	rules := mustParse(t, `
@@ -354,6 +387,62 @@ externalRules:
 	}
 	if got := rules.Ineffective(listing); !slices.Equal(got, want) {
 		t.Errorf("Ineffective = %v, want %v", got, want)
+	}
+}
+
+// TestList_RefusedSeriesQuery checks that a rule that the server refuses to list is named and keeps no metric from the other rules, while one
+// whose server is away may define its metrics.
+func TestList_RefusedSeriesQuery(t *testing.T) {
+	const text = `
+externalRules:
+- {seriesQuery: used, metricsQuery: "<<.Series>>"}
+- {seriesQuery: '{__name__=~".*"}', metricsQuery: "all"}
+- {seriesQuery: '{__name__=~"a.*"}', name: {as: total}, metricsQuery: "total"}`
+
+	for name, c := range map[string]struct {
+		names   []string
+		failure error
+		want    string
+		err     error
+		reason  []promadapter.IneffectiveRule
+	}{
+		"refused":        {nil, &prometheus.Error{Kind: prometheus.Refused}, "used", nil, []promadapter.IneffectiveRule{{Rule: "externalRules[1]", Reason: promadapter.ReasonNotListed}}},
+		"too many names": {make([]string, 10_001), nil, "used", nil, []promadapter.IneffectiveRule{{Rule: "externalRules[1]", Reason: promadapter.ReasonNotListed}}},
+		"unreachable":    {nil, &prometheus.Error{Kind: prometheus.Unreachable}, "", promadapter.ErrNotListed, nil},
+		"overloaded":     {nil, &prometheus.Error{Kind: prometheus.Overloaded}, "", promadapter.ErrNotListed, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules := mustParse(t, text)
+			var listing *promadapter.Listing
+			for range 2 {
+				var err error
+				listing, err = rules.List(t.Context(), listing, func(_ context.Context, expr string) ([]string, error) {
+					switch {
+					case strings.Contains(expr, `".*"`):
+						return c.names, c.failure
+					case strings.Contains(expr, "used"):
+						return []string{"used"}, nil
+					}
+
+					return []string{"ab"}, nil
+				})
+				if err == nil || !strings.Contains(err.Error(), "externalRules[1]") {
+					t.Errorf("List: error %v, want one that names externalRules[1]", err)
+				}
+			}
+
+			if got, _, err := rules.ExternalExpr(listing, "used", "shop", nil); got != c.want || !errors.Is(err, c.err) {
+				t.Errorf("ExternalExpr(used) = %s, %v, want %q, %v", got, err, c.want, c.err)
+			}
+			if got := rules.Ineffective(listing); !slices.Equal(got, c.reason) {
+				t.Errorf("Ineffective = %v, want %v", got, c.reason)
+			}
+		})
+	}
+
+	// A rule that gives all its series one name may define it before they are listed.
+	if rules := mustParse(t, text[:strings.Index(text, "- {seriesQuery: '{__name__=~\".*")]+text[strings.LastIndex(text, "- "):]); !rules.HasExternal(nil, "total") || rules.HasExternal(nil, "ab") {
+		t.Error("HasExternal without a listing: want true for total, which the rule names its series, and false for ab")
 	}
 }
 

@@ -94,6 +94,24 @@ func examples() []exampleRule {
 			want: `sum(rate(http_requests_total{kubernetes_namespace="shop",kubernetes_pod_name="a"}[2m])) by (kubernetes_pod_name)`,
 		},
 		{
+			name:   "lag of a consumer by the labels that the HPA selects, except the namespace",
+			config: "externalRules:\n- seriesQuery: '{topic!=\"\",__name__=~\"consumer_lag\"}'\n  resources:\n    template: <<.Resource>>\n  metricsQuery: sum(min_over_time(<<.Series>>{<< range $key, $value :=.LabelValuesByName >><< if ne $key \"namespace\" >><< $key >>=\"<< $value >>\",<<end >><< end >>}[1h])) by (topic)\n  name:\n    as: lag",
+			series: []string{"consumer_lag"}, metric: "lag", external: true, selector: "topic=orders,group=billing",
+			want: `sum(min_over_time(consumer_lag{group="billing",topic="orders",}[1h])) by (topic)`,
+		},
+		{
+			name:   "a ratio of two metrics of a Service, with an empty new name of a pattern of one group",
+			config: "rules:\n- seriesQuery: '{__name__=~\"^jvm_memory_bytes_(used|max)$\",area=\"heap\",kubernetes_name!=\"\"}'\n  seriesFilters:\n  - is: ^jvm_memory_bytes_(used|max)$\n  resources: {overrides: {kubernetes_namespace: {resource: namespace}, kubernetes_name: {resource: service}}}\n  name: {matches: \"^jvm_memory_bytes_(used|max)$\", as: on_heap_ratio}\n  metricsQuery: max(jvm_memory_bytes_used{<<.LabelMatchers>>}/jvm_memory_bytes_max{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+			series: []string{"jvm_memory_bytes_used", "jvm_memory_bytes_max"}, metric: "on_heap_ratio", objects: promadapter.Objects{Resource: "service", Namespace: "shop", Names: []string{"cache"}},
+			want: `max(jvm_memory_bytes_used{kubernetes_namespace="shop",kubernetes_name="cache"}/jvm_memory_bytes_max{kubernetes_namespace="shop",kubernetes_name="cache"}) by (kubernetes_name)`,
+		},
+		{
+			name:   "a join with the replicas of a Deployment that is named after the Service",
+			config: "rules:\n- seriesQuery: kube_service_info{service=~\".*api.*\"}\n  resources: {overrides: {namespace: {resource: namespace}, service: {resource: service}}}\n  name: {as: requests_per_pod, matches: ^(.*)$}\n  metricsQuery: |\n    kube_service_info{<<.LabelMatchers>>} * on() group_right(service)\n      (sum(rate(requests{<<.LabelMatchers>>}[2m])) / on() kube_deployment_spec_replicas{deployment='<<index .LabelValuesByName \"service\">>-base',namespace='<<index .LabelValuesByName \"namespace\">>'})",
+			series: []string{"kube_service_info"}, metric: "requests_per_pod", objects: promadapter.Objects{Resource: "service", Namespace: "shop", Names: []string{"api"}},
+			want: "kube_service_info{namespace=\"shop\",service=\"api\"} * on() group_right(service)\n  (sum(rate(requests{namespace=\"shop\",service=\"api\"}[2m])) / on() kube_deployment_spec_replicas{deployment='api-base',namespace='shop'})",
+		},
+		{
 			name:    "walkthrough: rules that are not finished",
 			config:  "rules:\n- {}\n- seriesQuery: 'http_requests_total{kubernetes_namespace!=\"\"}'",
 			refused: []string{"rules[0]", "rules[1]"},

@@ -224,6 +224,11 @@ func (r *rule) mayDefine(metric string) bool {
 		return matches && name == metric && r.passes(series)
 	}
 
+	// A name that is the same for all series says nothing about them.
+	if r.naming.isConstant() {
+		return metric == r.naming.as
+	}
+
 	series, ok = r.naming.series(metric)
 	return ok && metricName.MatchString(series) && r.series.matches(series) && r.passes(series)
 }

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"crane.io/crane/internal/metrics/prometheus"
 )
 
 // maxSeries bounds the series names that a rule can find. A rule with more would select every metric of a server.
@@ -42,7 +44,7 @@ func (r *Rules) ListSince(
 		for i := range rules {
 			names, err := ask(ctx, rules[i].listingExpr(maxAge))
 			if err == nil && len(names) > maxSeries {
-				err = fmt.Errorf("seriesQuery finds %d series names, more than %d", len(names), maxSeries)
+				err = tooManySeriesError(len(names))
 			}
 
 			// A query that fails keeps the earlier names of its rule: metrics do not vanish with one failure.
@@ -50,6 +52,12 @@ func (r *Rules) ListSince(
 				errs = append(errs, fmt.Errorf("%s: %w", rules[i].name, err))
 				if len(previous) == len(rules) {
 					found[i] = previous[i]
+				}
+
+				// A rule that cannot be listed must not keep its possible metrics from the other rules for ever.
+				if len(found[i]) == 0 && isPermanent(err) {
+					found[i] = map[string]string{}
+					out.unused = append(out.unused, IneffectiveRule{rules[i].name, ReasonNotListed})
 				}
 
 				continue
@@ -76,6 +84,24 @@ func (r *Rules) ListSince(
 	return out, errors.Join(errs...)
 }
 
+// tooManySeriesError is the number of series names that a rule finds, which is more than maxSeries.
+type tooManySeriesError int
+
+// Error implements error.
+func (e tooManySeriesError) Error() string {
+	return fmt.Sprintf("seriesQuery finds %d series names, more than %d", int(e), maxSeries)
+}
+
+// isPermanent reports whether a rule cannot be listed until it is changed: the server is there, and refuses its seriesQuery.
+func isPermanent(err error) bool {
+	if tooMany := tooManySeriesError(0); errors.As(err, &tooMany) {
+		return true
+	}
+
+	refusal := new(prometheus.Error)
+	return errors.As(err, &refusal) && refusal.Kind == prometheus.Refused
+}
+
 // Reasons why a rule has no effect.
 const (
 	// ReasonRefused means that the rule is invalid.
@@ -84,13 +110,15 @@ const (
 	ReasonNoSeries = "no_series"
 	// ReasonNoMatch means that its filters and its name leave none of the series.
 	ReasonNoMatch = "no_match"
+	// ReasonNotListed means that the server refuses its seriesQuery, or that it finds too many series.
+	ReasonNotListed = "not_listed"
 )
 
 // IneffectiveRule is a rule that defines no metric.
 type IneffectiveRule struct {
 	// Rule is the rule as in the configuration, for instance rules[2].
 	Rule string
-	// Reason is ReasonRefused, ReasonNoSeries or ReasonNoMatch.
+	// Reason is ReasonRefused, ReasonNoSeries, ReasonNoMatch or ReasonNotListed.
 	Reason string
 }
 

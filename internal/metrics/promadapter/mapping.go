@@ -54,6 +54,9 @@ func (n nameMapping) metric(series string) (name string, ok bool) {
 	return string(n.matches.ExpandString(nil, n.as, series, at)), true
 }
 
+// isConstant reports whether each series that the mapping matches has the same name.
+func (n nameMapping) isConstant() bool { return !strings.Contains(n.as, "$") }
+
 // plainMatches and plainAs match mappings that can be reversed: literal text around one group, in the series name and in the new name.
 var (
 	plainMatches = regexp.MustCompile(`^\^?([a-zA-Z0-9_:]*)\((\.[*+])\)([a-zA-Z0-9_:]*)\$?$`)
@@ -125,6 +128,9 @@ func newLabelMapping(c labelsConfig) (labelMapping, error) {
 
 	return l, nil
 }
+
+// isEmpty reports whether no resource has a label.
+func (l labelMapping) isEmpty() bool { return len(l.overrides) == 0 && l.template == nil }
 
 // label returns the label of a resource; ok is false if the rule has none.
 func (l labelMapping) label(resource Resource) (label string, ok bool) {

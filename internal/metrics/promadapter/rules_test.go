@@ -204,6 +204,13 @@ func TestParse_OneBadRule(t *testing.T) {
 		"a broken name":          "{seriesQuery: a, metricsQuery: a, name: {matches: '('}}",
 		"an empty filter":        "{seriesQuery: a, metricsQuery: a, seriesFilters: [{}]}",
 		"every series":           "{seriesQuery: '{}', metricsQuery: a}",
+		"a field twice":          "{seriesQuery: a, seriesQuery: b, metricsQuery: a}",
+		"a nested field twice":   "{seriesQuery: a, metricsQuery: a, resources: {template: x, template: y}}",
+		"a nested unknown field": "{seriesQuery: a, metricsQuery: a, resources: {template: x, namespace: true}}",
+		"a field in capitals":    "{seriesQuery: a, metricsQuery: a, resources: {template: x}, Name: {as: b}}",
+		"nothing":                "null",
+		"a text":                 "seriesQuery",
+		"a group of nothing":     "{seriesQuery: a, metricsQuery: '<<index .GroupBySlice 1>>', resources: {template: x}}",
 		"an override of nothing": "{seriesQuery: a, metricsQuery: a, resources: {overrides: {pod: {}}}}",
 		"a label of nothing":     "{seriesQuery: a, metricsQuery: a, resources: {template: '<<.Group>>'}}",
 	} {
@@ -223,9 +230,51 @@ func TestParse_OneBadRule(t *testing.T) {
 		}
 	}
 
-	for _, text := range []string{"rule: []", "rules: {}", "resourceRules: {gpu: {}}", "resourceRules: {cpu: {containerquery: a, query: b}}"} {
+	for _, text := range []string{
+		"rule: []", "rules: {}", "rules: []\nrules: []", "rules: []\n---\nrules: []", "resourceRules: []", "resourceRules: {gpu: {}}",
+		"resourceRules: {cpu: {containerquery: a, query: b}}", "resourceRules: {cpu: {containerQuery: a, containerQuery: b}}",
+		"rules: [{seriesQuery: a, metricsQuery: a}]",
+		"externalRules: [{seriesQuery: a, metricsQuery: 'sum(a) by (<<index .GroupBySlice 0>>)'}]",
+	} {
 		if r := rulesOf(t, text); r.Refused() == nil {
 			t.Errorf("Refused of %q = nil, want an error", text)
+		}
+	}
+}
+
+// TestParse_YAML checks what YAML allows in a configuration: nothing at all, anchors, and names that YAML may take for numbers or booleans.
+func TestParse_YAML(t *testing.T) {
+	const rule = "{seriesQuery: a, resources: {overrides: {y: {resource: namespace}, no: {resource: pod}}}, name: {as: 5}, metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'}"
+
+	for name, text := range map[string]string{
+		"one rule":             "rules: [" + rule + "]",
+		"a mark of its order":  "\ufeffrules: [" + rule + "]",
+		"a mark of the end":    "---\nrules: [" + rule + "]\n...\n",
+		"an anchor":            "rules: &list [" + rule + "]\nexternalRules: *list",
+		"a merge":              "rules:\n- &rule " + rule + "\n- {<<: *rule, seriesQuery: b}",
+		"line breaks of DOS":   "rules:\r\n- " + rule + "\r\n",
+		"lists without a rule": "externalRules:\nresourceRules: ~\nrules: [" + rule + "]",
+	} {
+		r := rulesOf(t, text)
+		if err := r.Refused(); err != nil {
+			t.Errorf("%s: Refused = %v, want nil", name, err)
+		}
+
+		pod := Objects{Resource: "pod", Namespace: "shop", Names: []string{"p"}}
+		if got, _, _, err := r.CustomExpr(everySeries(t, r, "a"), "5", pod, nil); got != `a{y="shop",no="p"}` || err != nil {
+			t.Errorf("%s: CustomExpr = %s, %v, want the labels y and no", name, got, err)
+		}
+	}
+
+	for _, text := range []string{"", "null", "---", "# nothing"} {
+		if r := rulesOf(t, text); r.Refused() != nil || r.HasCustom(nil, "a") {
+			t.Errorf("Refused of %q = %v, want neither rules nor an error", text, r.Refused())
+		}
+	}
+
+	for _, text := range []string{"rules", "- rules", "rules: [", "rules: []\n---\n["} {
+		if _, err := Parse([]byte(text), nil); err == nil {
+			t.Errorf("Parse(%q): no error, want one", text)
 		}
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
+	"unicode/utf8"
 
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -58,7 +60,8 @@ type queryTemplate struct{ *template.Template }
 // absentValue is what a template prints for a label that a request does not have.
 const absentValue = "<no value>"
 
-func parseTemplate(text string) (queryTemplate, error) {
+// parseTemplate parses a template and executes it with the labels that its queries are grouped by.
+func parseTemplate(text string, groupLabels ...string) (queryTemplate, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
 		return queryTemplate{}, errors.New("the query is empty")
@@ -72,7 +75,13 @@ func parseTemplate(text string) (queryTemplate, error) {
 	}
 
 	// Labels depend on the request, fields do not.
-	values := templateValues{Series: "x", LabelMatchers: `x="x"`, GroupBy: "x", LabelValuesByName: map[string]labelValue{}, GroupBySlice: []string{"x"}}
+	values := templateValues{
+		Series:            "x",
+		LabelMatchers:     `x="x"`,
+		GroupBy:           strings.Join(groupLabels, ","),
+		LabelValuesByName: map[string]labelValue{},
+		GroupBySlice:      groupLabels,
+	}
 	if err := t.Execute(&strings.Builder{}, values); err != nil {
 		return queryTemplate{}, fmt.Errorf("query: %w", err)
 	}
@@ -163,26 +172,54 @@ func (t queryTemplate) execute(series string, c conditions, groupLabels ...strin
 
 	var parts []string
 	for _, m := range slices.Concat(c.namespace, c.request, c.extra) {
-		if err := m.Validate(); err != nil {
+		if err := validateMatcher(m); err != nil {
 			return "", err
 		}
 
+		m.Label = quotedLabel(m.Label)
 		parts = append(parts, m.String())
+	}
+
+	groups := make([]string, len(groupLabels))
+	for i, label := range groupLabels {
+		groups[i] = quotedLabel(label)
 	}
 
 	var b strings.Builder
 	err := t.Execute(&b, templateValues{
 		Series:            seriesName(series),
 		LabelMatchers:     strings.Join(parts, ","),
-		GroupBy:           strings.Join(groupLabels, ","),
+		GroupBy:           strings.Join(groups, ","),
 		LabelValuesByName: c.valuesByName(),
-		GroupBySlice:      groupLabels,
+		GroupBySlice:      groups,
 	})
 	if err != nil {
 		return "", fmt.Errorf("query: %w", err)
 	}
 
 	return c.checkQuery(b.String())
+}
+
+// bareLabel matches the labels that PromQL allows without quotes.
+var bareLabel = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+// quotedLabel returns a label as a query contains it: rules may name any label of UTF-8, such as k8s.pod.name.
+func quotedLabel(label string) string {
+	if bareLabel.MatchString(label) {
+		return label
+	}
+
+	return strconv.Quote(label)
+}
+
+// validateMatcher is Matcher.Validate for a label that may need quotes.
+func validateMatcher(m prometheus.Matcher) error {
+	if m.Label == "" || !utf8.ValidString(m.Label) {
+		return fmt.Errorf("label %q: want a name of UTF-8", m.Label)
+	}
+
+	m.Label = nameLabel
+	return m.Validate()
 }
 
 // call returns a call of a PromQL function with an expression, which may end with a comment.

@@ -48,8 +48,8 @@ var (
 		"Invalid rules of prometheus-adapter's configuration by list: resourceRules, rules or externalRules; all is 1 where the configuration cannot be read.",
 		[]string{"metricKind"}, nil)
 	ruleWithoutEffectDesc = prometheus.NewDesc("crane_autoscaling_rule_without_effect",
-		"1 for each rule of prometheus-adapter's configuration that defines no metric for forecasts, by the reason: refused where it is invalid, no_series "+
-			"where it finds none, no_match where its filters and name leave none.",
+		"1 for each rule of prometheus-adapter's configuration that defines no metric for forecasts, by the reason: refused where it is invalid, not_listed "+
+			"where the server refuses its seriesQuery or it finds more than 10,000 names, no_series where it finds none, no_match where its filters and name leave none.",
 		[]string{"rule", "reason"}, nil)
 )
 
