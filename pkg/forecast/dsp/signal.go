@@ -143,7 +143,43 @@ func (s *signal) period() (int, string) {
 		return 0, "not periodic"
 	}
 
-	return s.snap(s.refine(peaks[shortest]*perCell, perCell)), ""
+	found := s.snap(s.refine(peaks[shortest]*perCell, perCell))
+	isDaily := slices.ContainsFunc(peaks, func(lag int) bool { return s.isNear(lag*perCell, day) })
+	if isDaily && s.isPartOfUnseenWeek(found) {
+		return s.samples(day), ""
+	}
+
+	return found, ""
+}
+
+const day = 24 * time.Hour
+
+// samples returns the number of samples of a time span.
+func (s *signal) samples(span time.Duration) int {
+	return int(math.Round(float64(span) / float64(s.step)))
+}
+
+// isNear reports whether a period is about as long as a time span.
+func (s *signal) isNear(period int, span time.Duration) bool {
+	samples := float64(s.samples(span))
+	return math.Abs(float64(period)-samples) <= snapTolerance*samples
+}
+
+// isPartOfUnseenWeek reports whether a period is of several days in a history of less than two weeks: a weekly load then looks most like itself
+// after six days or so, at which the next days are other days of the week.
+func (s *signal) isPartOfUnseenWeek(period int) bool {
+	const weekdays = 7
+	if len(s.values) >= 2*s.samples(weekdays*day) {
+		return false
+	}
+
+	for days := 2; days <= weekdays; days++ {
+		if s.isNear(period, time.Duration(days)*day) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // snapTolerance is how far a period may be from a day or a week to be taken for it, as a share: what people do repeats by the calendar.
@@ -151,11 +187,9 @@ const snapTolerance = 0.03
 
 // snap returns a day or a week for a period that is close to it, where the history has two of them.
 func (s *signal) snap(period int) int {
-	const day = 24 * time.Hour
 	for _, season := range []time.Duration{day, 7 * day} {
-		samples := int(math.Round(float64(season) / float64(s.step)))
-		distance := math.Abs(float64(period-samples)) / float64(samples)
-		if distance <= snapTolerance && 2*samples <= len(s.values) {
+		samples := s.samples(season)
+		if s.isNear(period, season) && 2*samples <= len(s.values) {
 			return samples
 		}
 	}
