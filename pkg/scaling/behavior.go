@@ -57,6 +57,7 @@ func DefaultBehavior(stabilization time.Duration) Behavior {
 // not safe for concurrent use.
 type History struct {
 	started         bool
+	scaledToZero    bool // by the last change
 	recommendations []replicaRecord
 	added, removed  []replicaRecord // changes, without sign
 }
@@ -104,8 +105,12 @@ func defaultUpperLimit(current int32) int32 {
 	return int32(min(math.MaxInt32, max(factor*int64(current), least)))
 }
 
-// RecordScaling records a change of replicas by an HPA with a behavior; one without does not need it.
+// RecordScaling records a change of replicas by an HPA. Of one without a behavior only a change to 0 matters.
 func (h *History) RecordScaling(b Behavior, now time.Time, from, to int32) {
+	if from != to {
+		h.scaledToZero = to == 0
+	}
+
 	switch {
 	case b.Unset:
 	case to > from:

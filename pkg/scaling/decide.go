@@ -54,7 +54,7 @@ type Decision struct {
 	Reason string
 }
 
-// ErrDisabled means that the target has no replicas, which disables an HPA.
+// ErrDisabled means that the target has no replicas, which disables an HPA that has not removed them itself.
 var ErrDisabled = errors.New("scaling is disabled: the target has no replicas")
 
 // Decide selects the highest proposal, like an HPA. While a metric has no value, the others may scale up but not down. Without any
@@ -67,11 +67,11 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 
 	h.start(now, current)
 	switch {
-	case current == 0 && bounds.Min != 0:
+	case current == 0 && !h.scaledToZero:
 		return Decision{}, ErrDisabled
 	case current > bounds.Max:
 		return Decision{Replicas: bounds.Max, Desired: bounds.Max, Reason: fmt.Sprintf("%s, more than maxReplicas %d", units.FormatCount(int(current), "replica"), bounds.Max)}, nil
-	case current < bounds.Min:
+	case current < bounds.Min && current > 0:
 		return Decision{Replicas: bounds.Min, Desired: bounds.Min, Reason: fmt.Sprintf("%s, less than minReplicas %d", units.FormatCount(int(current), "replica"), bounds.Min)}, nil
 	}
 
@@ -102,6 +102,10 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 
 	d.Desired = max(0, d.Desired) // A negative value asks for less than nothing.
 	d.Replicas = h.Limit(b, now, current, d.Desired, bounds.Min, bounds.Max)
+	if current == 0 {
+		d.Replicas = max(d.Replicas, bounds.Min) // Whatever the rates are.
+	}
+
 	if d.Replicas != d.Desired {
 		d.Reason = fmt.Sprintf("%s; limited to %d by stabilization, rates and [%d, %d]", d.Reason, d.Replicas, bounds.Min, bounds.Max)
 	}

@@ -95,6 +95,35 @@ func TestDecideMetrics(t *testing.T) {
 	}
 }
 
+// TestDecide_FromZero checks that an HPA leaves 0 replicas only where it has removed the others itself: a person who scales to 0 switches it off.
+func TestDecide_FromZero(t *testing.T) {
+	proposals := []Proposal{{Metric: "queue", Replicas: 6}}
+	for _, behavior := range []Behavior{DefaultBehavior(0), {Up: DirectionRules{Policies: []RatePolicy{{Pods: 1, Period: time.Minute}}}}} {
+		for _, c := range []struct {
+			name       string
+			minimum    int32
+			changes    [][2]int32 // of the HPA, from and to
+			isDisabled bool
+		}{
+			{"no change", 0, nil, true},
+			{"another change", 0, [][2]int32{{5, 3}}, true},
+			{"its own change", 0, [][2]int32{{5, 0}}, false},
+			{"its own change before another minimum", 3, [][2]int32{{5, 0}}, false},
+			{"a change after its own", 0, [][2]int32{{5, 0}, {2, 3}}, true},
+		} {
+			h := &History{}
+			for _, change := range c.changes {
+				h.RecordScaling(behavior, noon().Add(-time.Hour), change[0], change[1])
+			}
+
+			d, err := Decide(h, behavior, Bounds{Min: c.minimum, Max: 50}, noon(), 0, proposals)
+			if errors.Is(err, ErrDisabled) != c.isDisabled || (d.Replicas == 0) != c.isDisabled || d.Replicas > 0 && d.Replicas < c.minimum {
+				t.Errorf("%s: Decide at 0 replicas with a minimum of %d = %+v, %v, want it disabled: %v", c.name, c.minimum, d, err, c.isDisabled)
+			}
+		}
+	}
+}
+
 // TestDecideStaysWithinBounds checks with random proposals that replicas stay within bounds and rates, and the history within its
 // windows.
 func TestDecideStaysWithinBounds(t *testing.T) {

@@ -21,12 +21,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	scaleclient "k8s.io/client-go/scale"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/klog/v2"
 	hpadefaults "k8s.io/kubernetes/pkg/apis/autoscaling/v2"
 	"k8s.io/kubernetes/pkg/controller/podautoscaler"
+	"k8s.io/kubernetes/pkg/features"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/kube/workload"
@@ -41,13 +44,15 @@ type hpaSequence struct {
 	spec   autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec
 	start  int32
 	values []map[string][]int64 // by sync and metric; a metric without values fails
+	// scaled are the replicas that somebody else sets before a sync.
+	scaled map[int]int32
 }
 
 // randomSequence returns a life with random bounds, behavior, targets and loads.
 func randomSequence(r *rand.Rand) hpaSequence {
 	out := hpaSequence{start: 1 + r.Int32N(50)}
 	out.spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
-	out.spec.MinReplicas = new(1 + r.Int32N(3))
+	out.spec.MinReplicas = new(r.Int32N(4))
 	out.spec.MaxReplicas = 20 + r.Int32N(60)
 	if r.IntN(3) > 0 {
 		out.spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: randomRules(r), ScaleDown: randomRules(r)}
@@ -59,11 +64,16 @@ func randomSequence(r *rand.Rand) hpaSequence {
 	}
 
 	load := map[string]int64{}
-	for range 10 + r.IntN(50) {
+	out.scaled = map[int]int32{}
+	for i := range 10 + r.IntN(50) {
+		if r.IntN(20) == 0 {
+			out.scaled[i] = r.Int32N(out.spec.MaxReplicas + 10)
+		}
+
 		values := map[string][]int64{}
 		for _, name := range names {
 			if load[name] == 0 || r.IntN(4) == 0 {
-				load[name] = 500 + r.Int64N(60_000)
+				load[name] = r.Int64N(60_000) * r.Int64N(6) / 5 // At times there is none.
 			}
 			if r.IntN(12) > 0 {
 				values[name] = []int64{load[name] + r.Int64N(300)}
@@ -169,6 +179,10 @@ func runHPAController(t *testing.T, world *hpaWorld, s hpaSequence) []int32 {
 	var out []int32
 	for i := range s.values {
 		world.setNamed(s.values[i])
+		if replicas, ok := s.scaled[i]; ok {
+			target.replicas = replicas
+		}
+
 		time.Sleep(syncInterval)
 		synctest.Wait()
 		out = append(out, target.replicas)
@@ -196,6 +210,10 @@ func runPreview(t *testing.T, c *calculator, s hpaSequence) []int32 {
 	var out []int32
 	for i := range s.values {
 		c.world.setNamed(s.values[i])
+		if n, ok := s.scaled[i]; ok {
+			replicas = n
+		}
+
 		now = now.Add(syncInterval)
 
 		o := observation{ehpa: e, now: now, target: workload.Scale{Replicas: replicas, CurrentReplicas: replicas, Selector: "app=web"}}
@@ -209,7 +227,7 @@ func runPreview(t *testing.T, c *calculator, s hpaSequence) []int32 {
 }
 
 // TestHPAController compares random lives with the HPA controller itself, in virtual time: tolerances, stabilization, rates, bounds, failing
-// metrics and the first sync after a start.
+// metrics, the first sync after a start, no load, and replicas that somebody else sets, also to 0 and from 0.
 func TestHPAController(t *testing.T) {
 	const seed = 41
 
@@ -217,6 +235,9 @@ func TestHPAController(t *testing.T) {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = nil                            //nolint:reassign // Its documented use.
 	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers }) //nolint:reassign // As above.
+
+	// Without the gate the API server refuses a minimum of 0.
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.HPAScaleToZero, true)
 
 	r := rand.New(rand.NewPCG(seed, seed))
 	c := newCalculator(t)
