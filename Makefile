@@ -162,9 +162,13 @@ test-web: install-web ## Tests of the dashboard: types, units, and pages in chro
 
 ##@ Check
 
+# Outside of the clone, so that the next clone at the same path finds it. One folder for each path, because a cached issue has the path of the
+# file in which it was found, and the key of the cache does not.
+LINT_CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/crane-golangci-lint$(CURDIR)
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Run the linters
-	GOLANGCI_LINT_CACHE=$(CURDIR)/.cache/golangci-lint $(BIN)/golangci-lint run ./...
+	GOLANGCI_LINT_CACHE=$(LINT_CACHE) $(BIN)/golangci-lint run ./...
 
 .PHONY: generate
 generate: $(BIN)/controller-gen ## Regenerate deepcopy functions, CRDs, protobuf types and the reference pages of docs/
@@ -182,7 +186,7 @@ verify: generate ## Fail when generated files or go.mod are not current, modules
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf $(BIN) .cache
+	rm -rf $(BIN) .cache $(LINT_CACHE)
 
 .PHONY: ci
 ci: ## Run what every change must pass
