@@ -5,6 +5,8 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -15,9 +17,25 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// TestStopWithoutAPIServer checks that the watcher ends at once while the API server does not answer, whatever client-go waits for.
+// stuckServer is an API server that answers no request before it is released, whatever becomes of the request's context.
+type stuckServer struct{ asked, release chan struct{} }
+
+func (s stuckServer) RoundTrip(*http.Request) (*http.Response, error) {
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+
+	<-s.release
+	return nil, errors.New("connection refused")
+}
+
+// TestStopWithoutAPIServer checks that the watcher ends while client-go waits without heed to the context, as it does between two attempts.
 func TestStopWithoutAPIServer(t *testing.T) {
-	config := &rest.Config{Host: "http://127.0.0.1:9"} // Nobody listens there.
+	server := stuckServer{asked: make(chan struct{}, 1), release: make(chan struct{})}
+	defer close(server.release)
+
+	config := &rest.Config{Host: "http://api.example", Transport: server}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -38,18 +56,19 @@ func TestStopWithoutAPIServer(t *testing.T) {
 		Beat:      func(string) {},
 	})
 
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	<-ctx.Done()
+
+	<-server.asked
+	cancel()
+
 	select {
 	case err := <-done:
 		if err != nil {
 			t.Errorf("Run = %v, want nil", err)
 		}
-	case <-time.After(time.Second):
-		t.Error("Run still runs 1s after its context has ended")
+	case <-time.After(time.Minute):
+		t.Error("Run still runs a minute after the end of its context, want it to end while a request waits")
 	}
 }

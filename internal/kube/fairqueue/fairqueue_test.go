@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -107,6 +108,10 @@ func TestGet_UseAfterAddition(t *testing.T) {
 
 // TestGet_WorkerStaysFree: namespaces that have used much leave a worker to others, and get the next one that becomes free.
 func TestGet_WorkerStaysFree(t *testing.T) {
+	synctest.Test(t, testWorkerStaysFree)
+}
+
+func testWorkerStaysFree(t *testing.T) {
 	f := newFixture(t)
 	f.queue = f.shares.Options(2, 1).NewQueue("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(f.queue.ShutDown)
@@ -115,7 +120,7 @@ func TestGet_WorkerStaysFree(t *testing.T) {
 		f.shares.record(namespace, heavyUse)
 	}
 
-	got := make(chan reconcile.Request)
+	got := make(chan reconcile.Request, 1)
 	get := func() {
 		r, _ := f.queue.Get()
 		got <- r
@@ -143,21 +148,12 @@ func TestGet_WorkerStaysFree(t *testing.T) {
 	long := await("hostile-a")
 	f.queue.Add(requestOf("hostile-b", "waits"))
 	go get()
+	synctest.Wait()
 
-	for range 1000 {
-		f.shares.mu.Lock()
-		n := len(f.shares.parked)
-		f.shares.mu.Unlock()
-
-		if n == 1 {
-			break
-		}
-
-		select {
-		case r := <-got:
-			t.Fatalf("the last worker runs %s, want it kept free", r)
-		case <-time.After(5 * time.Millisecond):
-		}
+	select {
+	case r := <-got:
+		t.Fatalf("the last worker runs %s, want it kept free", r)
+	default:
 	}
 
 	f.queue.Add(requestOf("honest", "a"))

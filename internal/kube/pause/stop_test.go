@@ -5,6 +5,8 @@ package pause
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -13,27 +15,42 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// TestStopWithoutAPIServer checks that the switch ends at once while the API server does not answer, whatever client-go waits for.
+// stuckServer is an API server that answers no request before it is released, whatever becomes of the request's context.
+type stuckServer struct{ asked, release chan struct{} }
+
+func (s stuckServer) RoundTrip(*http.Request) (*http.Response, error) {
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+
+	<-s.release
+	return nil, errors.New("connection refused")
+}
+
+// TestStopWithoutAPIServer checks that the switch ends while client-go waits without heed to the context, as it does between two attempts.
 func TestStopWithoutAPIServer(t *testing.T) {
-	const nobodyListens = "http://127.0.0.1:9"
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: nobodyListens})
+	server := stuckServer{asked: make(chan struct{}, 1), release: make(chan struct{})}
+	defer close(server.release)
+
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api.example", Transport: server})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	// The pauses between attempts grow; after 4 s one lasts several seconds.
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- New(client, "crane-system", clock.RealClock{}).Start(ctx) }()
-	<-ctx.Done()
+
+	<-server.asked
+	cancel()
+
 	select {
 	case err := <-done:
 		if err != nil {
 			t.Errorf("Start = %v, want nil", err)
 		}
-	case <-time.After(time.Second):
-		t.Error("Start still runs 1s after its context has ended")
+	case <-time.After(time.Minute):
+		t.Error("Start still runs a minute after the end of its context, want it to end while a request waits")
 	}
 }
