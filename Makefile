@@ -19,12 +19,12 @@ FUZZTIME ?= 30s
 
 MODULE := crane.io/crane
 
-# Unit tests. The domain in pkg/ has no goroutines (pkg/nodeload apart) and runs without the race detector, and so does the
-# controller whose tests compute a hundred thousand cases beside the HPA; of the other packages those with tests are compiled
-# with it. `make nightly` compiles all with it.
-HPA  := $(MODULE)/internal/autoscaling/controller/ehpa
-PURE := ./pkg/... ./test/architecture ./test/controlplanetest ./test/hostrecording ./test/monitoring ./test/release $(HPA)
-RACE = ./pkg/nodeload $(filter-out $(ENGINE) $(SIMULATOR) $(HPA),$(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \
+# Unit tests. The domain in pkg/ has no goroutines (pkg/nodeload apart) and runs without the race detector, and so do the migration,
+# which has none either, and the controller whose tests compute a hundred thousand cases beside the HPA; of the other packages those
+# with tests are compiled with it. `make nightly` compiles all with it.
+SEQUENTIAL := $(addprefix $(MODULE)/internal/,migrate autoscaling/controller/ehpa)
+PURE := ./pkg/... ./test/architecture ./test/controlplanetest ./test/hostrecording ./test/monitoring ./test/release $(SEQUENTIAL)
+RACE = ./pkg/nodeload $(filter-out $(ENGINE) $(SIMULATOR) $(SEQUENTIAL),$(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \
 	./api/... ./config/... ./internal/... ./web | grep -v -e '/internal/testbed/controlplane/server$$' -e '/internal/scheduler/app$$'))
 # Packages whose tests link a Prometheus server or an aggregated API server: compiling these takes longer than all unit
 # tests, so they run with the integration tests, which link the same.
@@ -144,10 +144,14 @@ stores: $(STORES) ## Build Prometheus and Thanos, which the integration tests co
 
 # -race in `make nightly`; in CI it would double the time.
 DETECTOR ?=
+# Integration tests wait most of the time, for intervals and for processes: a core is a quarter busy with one package. The longest packages
+# start first, so that none of them is alone at the end.
+PACKAGES_AT_ONCE ?= 4
+LONGEST := $(addprefix ./test/integration/,adoption migrate prediction craned)
 
 .PHONY: test-integration
 test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm $(BIN)/kubectl $(STORES) ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine; DETECTOR=-race adds the race detector
-	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler CRANE_STORES=$(BIN) $(GO) test $(DETECTOR) $(TEST_FLAGS) -p 2 -timeout 30m $(ENGINE) ./test/integration/...
+	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler CRANE_STORES=$(BIN) $(GO) test $(DETECTOR) $(TEST_FLAGS) -p $(PACKAGES_AT_ONCE) -timeout 30m $(LONGEST) $(ENGINE) ./test/integration/...
 	$(GO) test $(TEST_FLAGS) ./test/dirty
 	$(GO) test $(TEST_FLAGS) $(SIMULATOR)
 	cd hack/images && $(GO) test -count=1 -run TestPushedChart .

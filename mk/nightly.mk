@@ -29,7 +29,7 @@ chaos: build $(BIN)/kubectl ## Random faults of craned, metric-adapter, an agent
 .PHONY: test-rbac
 test-rbac: $(BIN)/controlplane $(BIN)/crane-scheduler ## Run the integration tests with the race detector and audit logs, and fail for each verb of config/rbac that no component used
 	@rm -rf .cache/audit && mkdir -p .cache/audit
-	CRANE_AUDIT_DIR=$(CURDIR)/.cache/audit $(MAKE) test-integration DETECTOR=-race
+	CRANE_AUDIT_DIR=$(CURDIR)/.cache/audit $(MAKE) test-integration DETECTOR=-race PACKAGES_AT_ONCE=2
 	CRANE_AUDIT_DIR=$(CURDIR)/.cache/audit $(GO) test -count=1 ./test/rbacusage
 
 .PHONY: test-autoscaler
