@@ -34,6 +34,8 @@ ENGINE = $(MODULE)/internal/testbed/promserver $(patsubst %.test,%,$(filter %.te
 SIMULATOR := $(addprefix $(MODULE)/internal/scheduler/,simulate simulate/engine)
 # Tests are vetted by make lint. Without symbol tables test binaries link faster.
 TEST_FLAGS := -vet=off -ldflags='-s -w'
+# Tests of the agent sync files to the disk thousands of times. What go test links stays on the disk.
+IN_MEMORY := GOTMPDIR="$${GOTMPDIR:-$${TMPDIR:-/tmp}}" TMPDIR="$$(hack/fast-tmp.sh)"
 
 ##@ Run
 
@@ -121,13 +123,13 @@ verify-web: install-web-sources ## Fail when web/dist is not the bundle of web/s
 
 .PHONY: test
 test: ## Unit, property and architecture tests
-	$(GO) test $(TEST_FLAGS) $(PURE) $(RACE)
+	$(IN_MEMORY) $(GO) test $(TEST_FLAGS) $(PURE) $(RACE)
 	cd hack/images && $(GO) test ./...
 
 .PHONY: test-race
 test-race: ## The tests of `make test`, with the race detector in packages that have goroutines
-	$(GO) test $(TEST_FLAGS) $(PURE)
-	$(GO) test -race $(TEST_FLAGS) $(RACE)
+	$(IN_MEMORY) $(GO) test $(TEST_FLAGS) $(PURE)
+	$(IN_MEMORY) $(GO) test -race $(TEST_FLAGS) $(RACE)
 	cd hack/images && $(GO) test ./...
 
 .PHONY: test-rules
@@ -150,8 +152,8 @@ PACKAGES_AT_ONCE ?= 4
 LONGEST := $(addprefix ./test/integration/,adoption migrate prediction craned)
 
 .PHONY: test-integration
-test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm $(BIN)/kubectl $(STORES) ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine; DETECTOR=-race adds the race detector
-	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler CRANE_STORES=$(BIN) $(GO) test $(DETECTOR) $(TEST_FLAGS) -p $(PACKAGES_AT_ONCE) -timeout 30m $(LONGEST) $(ENGINE) ./test/integration/...
+test-integration: $(addprefix $(BIN)/,controlplane craned crane-agent metric-adapter crane-scheduler) $(BIN)/helm $(BIN)/kubectl $(STORES) ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine; DETECTOR=-race adds the race detector
+	CRANE_BIN=$(BIN) CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler CRANE_STORES=$(BIN) $(GO) test $(DETECTOR) $(TEST_FLAGS) -p $(PACKAGES_AT_ONCE) -timeout 30m $(LONGEST) $(ENGINE) ./test/integration/...
 	$(GO) test $(TEST_FLAGS) ./test/dirty
 	$(GO) test $(TEST_FLAGS) $(SIMULATOR)
 	cd hack/images && $(GO) test -count=1 -run TestPushedChart .

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -24,6 +25,23 @@ import (
 	"crane.io/crane/internal/testbed/loopback"
 	"crane.io/crane/internal/testbed/redirect"
 )
+
+// Binary returns the path of a command of this module: that in the directory CRANE_BIN, or, without the variable, one that is built in dir.
+func Binary(ctx context.Context, dir, command string) (string, error) {
+	built := os.Getenv("CRANE_BIN")
+	if built == "" {
+		path := filepath.Join(dir, command)
+		return path, Build(ctx, path, command)
+	}
+
+	// A read by this process, unlike one by a child, makes the cache of go test depend on the file.
+	path := filepath.Join(built, command)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("finding %s in CRANE_BIN: %w", command, err)
+	}
+
+	return path, nil
+}
 
 // Build builds a command of this module with flags of go build.
 func Build(ctx context.Context, path, command string, flags ...string) error {

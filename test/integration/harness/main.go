@@ -20,9 +20,9 @@ import (
 type Suite struct {
 	// Name is the name of the package, used for its directory and as field manager of config/.
 	Name string
-	// Command is the command to build; empty for none.
+	// Command is the command to run; empty for none. It is built unless CRANE_BIN names a directory that has it.
 	Command string
-	// BuildFlags are the flags of go build for the command.
+	// BuildFlags are the flags of go build for the command. With flags it is not taken from CRANE_BIN.
 	BuildFlags []string
 	// BinaryEnv is the environment variable with the path of a built command, which is used instead of a build. It may be
 	// empty.
@@ -126,6 +126,10 @@ func (s Suite) binary(ctx context.Context, dir string) (string, error) {
 
 	if s.Command == "" {
 		return "", nil
+	}
+
+	if len(s.BuildFlags) == 0 {
+		return Binary(ctx, dir, s.Command)
 	}
 
 	path := filepath.Join(dir, s.Command)

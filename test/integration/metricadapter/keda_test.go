@@ -45,8 +45,8 @@ func TestKEDA(t *testing.T) {
 	adapter := start(t, "--remote-adapter", "--remote-adapter-service-namespace=keda", "--remote-adapter-service-name=keda-metrics-apiserver",
 		"--remote-adapter-address="+keda.address, "--remote-adapter-ca-file="+keda.ca, "--discovery-interval=1s")
 
-	craned := filepath.Join(t.TempDir(), "craned")
-	if err := harness.Build(t.Context(), craned, "craned"); err != nil {
+	craned, err := harness.Binary(t.Context(), t.TempDir(), "craned")
+	if err != nil {
 		t.Fatal(err)
 	}
 

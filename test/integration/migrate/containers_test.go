@@ -32,8 +32,10 @@ import (
 // a server in place of gocrane's metric-adapter. A pod is ready while its process is.
 type containers struct {
 	*fixture
-	binaries, logs, prometheus string
-	forecast                   func(target string) string
+	logs, prometheus string
+	// binaries are the paths of commands by name.
+	binaries map[string]string
+	forecast func(target string) string
 
 	mu       sync.Mutex
 	byPod    map[string]*container // by UID
@@ -185,7 +187,7 @@ func (c *containers) startProcess(ctx context.Context, pod *object, spec map[str
 	}
 
 	started, err := process.Start(process.Spec{
-		Name: pod.GetName(), Path: filepath.Join(c.binaries, binary), Args: append(append(args, flags...), kubeconfigFlag+kubeconfig), Env: env,
+		Name: pod.GetName(), Path: c.binaries[binary], Args: append(append(args, flags...), kubeconfigFlag+kubeconfig), Env: env,
 		StopTimeout: 40 * time.Second, Restart: process.Always, MinBackoff: time.Second,
 		LogFile: filepath.Join(c.logs, pod.GetName()+".log"), OnExit: func(e process.Exit) { c.Errorf("%s", e) },
 	})

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -112,14 +111,15 @@ func newLoadedFixture(t *testing.T) (*fixture, *containers) {
 	t.Helper()
 
 	ctx := t.Context()
-	binaries := os.Getenv("CRANE_BIN")
-	if binaries == "" {
-		binaries = t.TempDir()
-		for _, command := range []string{"craned", "metric-adapter"} {
-			if err := harness.Build(ctx, filepath.Join(binaries, command), command); err != nil {
-				t.Fatal(err)
-			}
+	dir := t.TempDir()
+	binaries := map[string]string{}
+	for _, command := range []string{"craned", "metric-adapter"} {
+		path, err := harness.Binary(ctx, dir, command)
+		if err != nil {
+			t.Fatal(err)
 		}
+
+		binaries[command] = path
 	}
 
 	network := newNetwork(t)
