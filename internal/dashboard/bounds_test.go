@@ -286,7 +286,7 @@ func TestFlood(t *testing.T) {
 
 		// Another person asks meanwhile, over a new connection.
 		start := time.Now()
-		client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+contract.Prefix+contract.PathWorklist, http.NoBody)
 		if err != nil {
 			t.Fatal(err)

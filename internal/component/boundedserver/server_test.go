@@ -13,7 +13,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -133,23 +135,59 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// TestSlowHandler checks that a handler may take longer than headers.
-func TestSlowHandler(t *testing.T) {
-	s := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-r.Context().Done():
-			w.WriteHeader(http.StatusServiceUnavailable)
-		case <-time.After(4 * short):
-		}
-	}), time.Hour)
+// pipeListener accepts one connection, and then waits until it is closed.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	end    sync.Once
+}
 
-	s.ReadHeaderTimeout = short
-	conn := dial(t, serve(t, s, 1, nil))
-	send(t, conn, request)
-
-	if got := status(t, conn); got != http.StatusOK {
-		t.Errorf("status %d, want %d", got, http.StatusOK)
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
+}
+
+func (l *pipeListener) Close() error {
+	l.end.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (*pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestSlowHandler checks that a handler may take longer than headers. In a bubble the client is never too slow to send them.
+func TestSlowHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+				w.WriteHeader(http.StatusServiceUnavailable)
+			case <-time.After(4 * short):
+			}
+		}), time.Hour)
+
+		s.ReadHeaderTimeout = short
+		client, server := net.Pipe()
+		defer client.Close()
+
+		listener := &pipeListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
+		listener.conns <- server
+		ended := make(chan error, 1)
+		go func() { ended <- s.Serve(listener) }()
+
+		send(t, client, request)
+		if got := status(t, client); got != http.StatusOK {
+			t.Errorf("status %d, want %d", got, http.StatusOK)
+		}
+
+		s.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
 }
 
 // TestConnections checks that connections whose requests are being served are kept, and that a further one waits for the end of one.

@@ -38,7 +38,7 @@ func newLimitedServer(t *testing.T, l *requestLimits, release <-chan struct{}) (
 func post(t *testing.T, url string, body io.Reader) int {
 	t.Helper()
 
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
@@ -114,7 +114,7 @@ func TestRequestLimits_SlowBody(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 

@@ -464,14 +464,14 @@ func TestRules(t *testing.T) {
 	}
 
 	c := client(t, s, nil)
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 
 	for len(vector(t, c, "doubled == 42", time.Now())) == 0 {
 		select {
 		case <-deadline:
-			t.Fatal("query doubled == 42 is empty after 20 s, want the result of the rule")
+			t.Fatal("query doubled == 42 is empty after a minute, want the result of the rule")
 		case <-tick.C:
 		}
 	}
