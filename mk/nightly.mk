@@ -65,5 +65,6 @@ nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the r
 	cd hack/images && CRANE_REPRODUCIBLE='$(IMAGES)' $(GO) test -count=1 -timeout 90m -run 'TestReproducible|TestDockerfile' .
 	CRANE_HPA_CASES=2000000 $(GO) test -count=1 -timeout 60m -run '^TestHPA(Calculator|Controller)$$' ./internal/autoscaling/controller/ehpa
 	$(MAKE) messy ARGS=20m
+	$(MAKE) chaos DURATION=30m
 	$(MAKE) fuzz FUZZTIME=1m
 	$(MAKE) vulncheck audit-web

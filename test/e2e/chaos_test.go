@@ -41,10 +41,10 @@ const (
 // TestChaos kills, pauses and cuts off craned, crane-scheduler, metric-adapter, an agent and Prometheus at random, fills their disks, expires
 // certificates and lets the clock of craned jump, while workloads are lowered, scaled, scheduled and throttled. All along no Recommendation is
 // lost, no step is applied twice, replicas stay within their bounds, adoptions within their budget and throttled pods above their requests.
-// After the faults every workload gets its size and its node, and what is deleted leaves nothing. CRANE_CHAOS_DURATION is the time of the faults; without it they are five
+// After the faults every workload gets its size and its node, and what is deleted leaves nothing. CRANE_CHAOS_DURATION is the time of the faults; without it they are three
 // minutes of one sequence. CRANE_CHAOS_SEED repeats a sequence.
 func TestChaos(t *testing.T) {
-	duration := 5 * time.Minute
+	duration := 3 * time.Minute
 	seed := uint64(1)
 	var err error
 	if text := os.Getenv("CRANE_CHAOS_DURATION"); text != "" {
