@@ -35,7 +35,7 @@ import (
 )
 
 // waitTimeout bounds each wait.
-const waitTimeout = time.Minute
+const waitTimeout = 3 * time.Minute
 
 // TestLifecycle installs the previous revision of the chart, upgrades, applies it once more, rolls back and uninstalls.
 func TestLifecycle(t *testing.T) {

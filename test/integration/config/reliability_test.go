@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	waitTimeout = time.Minute
+	waitTimeout = 2 * time.Minute
 	// startBudget is the time that a container has for its start before the kubelet restarts it.
 	startBudget = 3 * time.Minute
 )

@@ -26,7 +26,7 @@ import (
 )
 
 // bound limits waits for controllers, which take well under a second on an idle machine.
-const bound = 60 * time.Second
+const bound = 2 * time.Minute
 
 func clientFor(t testing.TB, config *rest.Config) *kubernetes.Clientset {
 	t.Helper()

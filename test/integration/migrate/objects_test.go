@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-const waitTimeout = 30 * time.Second
+const waitTimeout = 2 * time.Minute
 
 func (f *fixture) eventually(what string, check func(context.Context) error) {
 	f.Helper()

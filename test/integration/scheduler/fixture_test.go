@@ -34,7 +34,7 @@ import (
 
 // timeout bounds every wait. Awaited changes take a second or two on an idle machine. It is well below the five minutes
 // after which the scheduler retries a pod on its own.
-const timeout = 45 * time.Second
+const timeout = 90 * time.Second
 
 // eventually polls until check returns "" and fails with its last result.
 func eventually(t testing.TB, what string, check func() string) {

@@ -15,7 +15,7 @@ import (
 )
 
 // bound limits the start of the nodes.
-const bound = time.Minute
+const bound = 2 * time.Minute
 
 // Beside returns a function for harness.Suite.Beside that runs nodes. They start pods in a tenth of a second.
 func Beside(config simnode.Config) func(context.Context, *controlplane.ControlPlane) (func() error, error) {
