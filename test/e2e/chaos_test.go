@@ -66,7 +66,7 @@ func TestChaos(t *testing.T) {
 	binaries, offsetFile := chaosBinaries(t)
 
 	// Two workloads are lowered at once, each for about two minutes.
-	workloads := min(40, 3+int(duration/(90*time.Second)))
+	workloads := min(40, 2+int(duration/(90*time.Second)))
 	s := launch(t, t.TempDir(), "--keep", "--demo", chaosScenario(t, random, proxy.url, workloads, duration), "--nodes", strconv.Itoa(4+workloads/4), "--workloads", "6",
 		"--days", "2", "--bin-dir", binaries, "--only", "apiserver,controller-manager,scheduler,prometheus,craned,crane-scheduler,metric-adapter")
 
