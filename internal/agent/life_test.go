@@ -115,3 +115,39 @@ func TestLifeOfContainers(t *testing.T) {
 		}
 	}
 }
+
+// TestLifeOfContainers_Recorded lives through the shortest sequences that violated an invariant once.
+func TestLifeOfContainers_Recorded(t *testing.T) {
+	for name, text := range map[string]string{
+		"the pod of an inherited limit requests more": "calm(1,564) exit(1,247) exit(4,831) restart-agent-alone(5,986) restart-runtime(2,240) time(2,318) " +
+			"hand-over(2,461) resize-pod(1,788) delete(5,970)",
+	} {
+		for _, v1 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/v1=%t", name, v1), func(t *testing.T) {
+				t.Parallel()
+
+				if violation := liveOnce(t, v1, parseEvents(t, text)); violation != "" {
+					t.Errorf("%s: %s", text, violation)
+				}
+			})
+		}
+	}
+}
+
+// parseEvents is the reverse of event.String.
+func parseEvents(t *testing.T, text string) []event {
+	t.Helper()
+
+	var out []event
+	for field := range strings.FieldsSeq(text) {
+		kind, numbers, _ := strings.Cut(field, "(")
+		e := event{kind: kind}
+		if _, err := fmt.Sscanf(numbers, "%d,%d)", &e.pod, &e.choice); err != nil {
+			t.Fatalf("parsing event %q: %v", field, err)
+		}
+
+		out = append(out, e)
+	}
+
+	return out
+}

@@ -18,6 +18,7 @@ import (
 	"crane.io/crane/internal/agent/baselines"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/elasticrequest"
+	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/recording"
@@ -58,9 +59,12 @@ type loop struct {
 	// exported reports that snapshots are exported at /metrics.
 	exported bool
 	avoided  bool
-	// inheritedUntil is the time until which limits of the previous agent stay; zero for none.
-	inheritedUntil time.Time
-	problems       []string // already logged
+	// inheritedUntil is the time until which limits of the previous agent stay; zero for none. inheritedCPU and inheritedMemory are those of
+	// containers that were not measured yet.
+	inheritedUntil  time.Time
+	inheritedCPU    []act.InheritedLimit[cgroup.Bandwidth]
+	inheritedMemory []act.InheritedLimit[qos.MemoryHigh]
+	problems        []string // already logged
 }
 
 // newLoop returns the loop.
@@ -88,6 +92,13 @@ func (e environment) newLoop(view cluster.Source, a executors) (*loop, error) {
 		executors:      a,
 		exported:       e.serves(),
 		inheritedUntil: e.restart.inheritedUntil(),
+	}
+
+	if !l.inheritedUntil.IsZero() && l.throttler != nil {
+		l.inheritedCPU = l.throttler.InheritedLimits()
+	}
+	if !l.inheritedUntil.IsZero() && l.memory != nil {
+		l.inheritedMemory = l.memory.InheritedLimits()
 	}
 
 	l.observer.SetKubeletDir(e.KubeletRoot)
@@ -219,6 +230,7 @@ func (l *loop) tick(now time.Time) qos.Plan {
 	l.undoInherited(now)
 	snapshot := l.observer.Collect(now)
 	l.latest.Publish(snapshot)
+	l.inheritLimits(snapshot)
 
 	if l.recorder != nil {
 		l.recorder.Record(snapshot, l.clusterState)

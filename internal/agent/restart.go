@@ -22,8 +22,12 @@ import (
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cpupinning"
 	"crane.io/crane/internal/agent/durablefile"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/podresource"
+	"crane.io/crane/internal/agent/signals"
 	"crane.io/crane/internal/component/atomicfile"
+	"crane.io/crane/pkg/qos"
 )
 
 const (
@@ -252,6 +256,37 @@ func podName() string {
 	return name
 }
 
+// inheritLimits records the limits of the previous agent once their containers are measured: the decisions then know the original limits, and
+// that a container may request more than it was left.
+func (l *loop) inheritLimits(snapshot *observe.Snapshot) {
+	if len(l.inheritedCPU)+len(l.inheritedMemory) == 0 {
+		return
+	}
+
+	ids := map[string]string{}
+	for id, group := range snapshot.ContainerGroups() {
+		ids[group] = id
+	}
+
+	l.inheritedCPU = slices.DeleteFunc(l.inheritedCPU, func(limit act.InheritedLimit[cgroup.Bandwidth]) bool {
+		id, ok := ids[limit.Group]
+		if ok {
+			l.state.InheritQuota(id, signals.QuotaOf(limit.Original), signals.QuotaOf(limit.Set))
+		}
+
+		return ok
+	})
+
+	l.inheritedMemory = slices.DeleteFunc(l.inheritedMemory, func(limit act.InheritedLimit[qos.MemoryHigh]) bool {
+		id, ok := ids[limit.Group]
+		if ok {
+			l.state.InheritMemoryHigh(id, limit.Original, limit.Set)
+		}
+
+		return ok
+	})
+}
+
 // undoInherited restores the limits of the previous agent that this one has not set since, after the deadline. Failures are retried.
 func (l *loop) undoInherited(now time.Time) {
 	if l.inheritedUntil.IsZero() || now.Before(l.inheritedUntil) {
@@ -270,7 +305,13 @@ func (l *loop) undoInherited(now time.Time) {
 	if err := errors.Join(errs...); err != nil {
 		l.log.Error(err, "restoring limits of the previous agent; retrying")
 		l.inheritedUntil = now.Add(inheritedRetry)
+		return
 	}
+
+	// What remains is in units that this agent has changed.
+	l.inheritedCPU = nil
+	l.inheritedMemory = nil
+	l.state.OwnInherited()
 }
 
 // inheritedRetry is the pause after a failure to restore limits of the previous agent.

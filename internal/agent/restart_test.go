@@ -180,6 +180,33 @@ func TestLimitsSurviveRestart(t *testing.T) {
 		}
 	})
 
+	t.Run("requests more", func(t *testing.T) {
+		m, b, limit := throttled(t)
+		view := &changingView{known(t, rules, podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2")))}
+		b.view = view
+		_, l, _ := b.agent(t, enforceThrottle)
+		l.tick(m.run(t))
+
+		resized := podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2"))
+		resized.Spec.Resources = &corev1.ResourceRequirements{Requests: lifeAmounts("cpu=3")}
+		view.set(t, resized)
+		l.tick(m.run(t))
+
+		if got := m.hogsLimit(t); got != "300000 100000" {
+			t.Errorf("the limit after a resize of the pod to 3 CPUs = %s, want them; before %s", got, limit)
+		}
+
+		view.set(t, podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2")))
+		m.hog = 0.1
+		for range 2 * int(defaultRestartGrace/time.Second) {
+			l.tick(m.run(t))
+		}
+
+		if got := m.hogsLimit(t); got != "max 100000" {
+			t.Errorf("the limit on a calm node after the deadline = %s, want none", got)
+		}
+	})
+
 	t.Run("throttled further", func(t *testing.T) {
 		m, b, limit := throttled(t)
 		p, l, _ := b.agent(t, enforceThrottle)

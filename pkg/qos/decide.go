@@ -314,11 +314,28 @@ func (s *State) BeginMemoryThrottle(t MemoryThrottle) {
 	}
 }
 
-// IsThrottled reports whether the CPU of a container is throttled.
-func (s *State) IsThrottled(containerID string) bool { return s.quotas.contains(containerID) }
+// InheritQuota records a quota that a previous process set and the one before it. It stays unless the container requests more or a rule
+// lowers it, until OwnInherited.
+func (s *State) InheritQuota(containerID string, original, set Quota) {
+	s.quotas.inherit(containerID, original, set)
+}
 
-// IsMemoryThrottled reports whether the memory of a container is throttled.
-func (s *State) IsMemoryThrottled(containerID string) bool { return s.highs.contains(containerID) }
+// InheritMemoryHigh is InheritQuota for a memory limit.
+func (s *State) InheritMemoryHigh(containerID string, original, set MemoryHigh) {
+	s.highs.inherit(containerID, original, set)
+}
+
+// OwnInherited makes the inherited limits that are still in force ordinary ones, which are restored when the node is calm.
+func (s *State) OwnInherited() {
+	s.quotas.own()
+	s.highs.own()
+}
+
+// IsThrottled reports whether this process throttles the CPU of a container.
+func (s *State) IsThrottled(containerID string) bool { return s.quotas.isOwn(containerID) }
+
+// IsMemoryThrottled reports whether this process throttles the memory of a container.
+func (s *State) IsMemoryThrottled(containerID string) bool { return s.highs.isOwn(containerID) }
 
 // reconcile compares the recorded actions with the observation.
 func (s *State) reconcile(o *Observation, l Limits) {

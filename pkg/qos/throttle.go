@@ -84,7 +84,7 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 			before := c.UsedCPU.Value
 			if record := d.state.quotas[c.ID]; record != nil {
 				original = record.Original
-				before = units.MilliCPU(record.Before)
+				before = cmp.Or(units.MilliCPU(record.Before), before)
 			}
 
 			remaining -= float64(freed)

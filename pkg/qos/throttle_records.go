@@ -30,6 +30,8 @@ type throttleRecord[L limit] struct {
 	// pending is a limit being written.
 	pending L
 	missed  int
+	// inherited means that a previous process set the limit and this one has not changed it.
+	inherited bool
 }
 
 // forgetAfter is the number of observations without a container after which its record is dropped.
@@ -40,6 +42,37 @@ type throttleRecords[L limit] map[string]*throttleRecord[L]
 
 // contains reports whether a container is throttled.
 func (r throttleRecords[L]) contains(container string) bool { return r[container] != nil }
+
+// isOwn reports whether a container is throttled and this process set its limit.
+func (r throttleRecords[L]) isOwn(container string) bool {
+	record := r[container]
+	return record != nil && !record.inherited
+}
+
+// inherit adds a limit that a previous process set.
+func (r *throttleRecords[L]) inherit(container string, original, set L) {
+	if set <= 0 || original <= set || r.contains(container) {
+		return
+	}
+
+	if *r == nil {
+		*r = throttleRecords[L]{}
+	}
+
+	(*r)[container] = &throttleRecord[L]{
+		ContainerID: container,
+		Original:    original,
+		Set:         set,
+		inherited:   true,
+	}
+}
+
+// own makes the inherited limits this process's.
+func (r throttleRecords[L]) own() {
+	for _, record := range r {
+		record.inherited = false
+	}
+}
 
 // record adds a written limit: the first one of a container with its original, later ones as further steps.
 func (r *throttleRecords[L]) record(next throttleRecord[L]) {
@@ -61,6 +94,11 @@ func (r *throttleRecords[L]) record(next throttleRecord[L]) {
 	existing.Set = next.Set
 	existing.pending = 0
 	existing.missed = 0
+	existing.inherited = false
+	// The use before the first throttle of an inherited limit is unknown.
+	if existing.Before <= 0 {
+		existing.Before = next.Before
+	}
 	if next.Step > 0 {
 		existing.Step = next.Step
 	}
@@ -97,7 +135,7 @@ func (r throttleRecords[L]) reconcile(o *Observation, kind limitKind[L]) {
 	}
 
 	for id, record := range r {
-		if record.missed > forgetAfter {
+		if record.missed > forgetAfter && !record.inherited {
 			delete(r, id)
 		}
 	}
@@ -133,7 +171,8 @@ type restoreStep[L limit] struct {
 }
 
 // planRestore plans the limits of a resource to raise: of containers that no rule throttles now, the most important first, one step per
-// measurement and never beyond the headroom. If no rule may throttle the pod any more, the original limit is restored at once.
+// measurement and never beyond the headroom. If no rule may throttle the pod any more, the original limit is restored at once. Inherited limits
+// are raised to what the container requests, and else stay.
 func planRestore[L limit](d decision, findings []Finding, changed map[limitKey]bool, records throttleRecords[L], kind limitKind[L]) []restoreStep[L] {
 	if len(records) == 0 {
 		return nil
@@ -167,7 +206,7 @@ func planRestore[L limit](d decision, findings []Finding, changed map[limitKey]b
 				continue
 			}
 
-			if blocked {
+			if blocked || record.inherited {
 				continue
 			}
 

@@ -291,7 +291,7 @@ func (s *SignalBuilder) buildContainers(measured *observe.Pod, pod *qos.Pod, pod
 		}
 
 		if c.Limit.OK {
-			container.Quota = quotaOf(c.Limit.Value)
+			container.Quota = QuotaOf(c.Limit.Value)
 			container.MinQuota = leastQuota(c.Limit.Value.Period)
 		}
 		if c.UsedCPU.OK {
@@ -321,8 +321,8 @@ func (s *SignalBuilder) buildContainers(measured *observe.Pod, pod *qos.Pod, pod
 	return s.containerBuffer[start:len(s.containerBuffer):len(s.containerBuffer)]
 }
 
-// quotaOf converts a limit to millicores, at least one.
-func quotaOf(b cgroup.Bandwidth) qos.Quota {
+// QuotaOf converts a limit to millicores, at least one.
+func QuotaOf(b cgroup.Bandwidth) qos.Quota {
 	if b.Unlimited() {
 		return qos.Unlimited
 	}
