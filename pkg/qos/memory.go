@@ -180,21 +180,7 @@ func (d decision) memoryStalled(p *Pod, r *Rule) bool {
 // machine, or of a volume in memory that an ended container wrote.
 func (p *Pod) hasMemoryOutsideContainers(now time.Time, maxAge time.Duration) bool {
 	const noticeable = 64 << 20
-	if len(p.Containers) == 0 || !p.UsedMemory.fresh(now, maxAge) || p.UsedMemory.Value < noticeable {
-		return false
-	}
-
-	sum := units.Bytes(0)
-	for i := range p.Containers {
-		c := &p.Containers[i]
-		if !c.MemoryUsage.fresh(now, maxAge) {
-			return false
-		}
-
-		sum += c.MemoryUsage.Value
-	}
-
-	return sum < p.UsedMemory.Value/10
+	return usesOutsideContainers(p, p.UsedMemory, func(c *Container) Measurement[units.Bytes] { return c.MemoryUsage }, noticeable, now, maxAge)
 }
 
 // memoryMeasured reports whether the container's memory limit and use are known.

@@ -141,21 +141,28 @@ func (s skippedThrottles) reason() string {
 // runsOutsideContainers reports whether a pod uses CPU and its containers do not: the runtime runs them in a group of its own.
 func (p *Pod) runsOutsideContainers(now time.Time, maxAge time.Duration) bool {
 	const noticeable = 100
-	if len(p.Containers) == 0 || !p.UsedCPU.fresh(now, maxAge) || p.UsedCPU.Value < noticeable {
+	return usesOutsideContainers(p, p.UsedCPU, func(c *Container) Measurement[units.MilliCPU] { return c.UsedCPU }, noticeable, now, maxAge)
+}
+
+// usesOutsideContainers reports whether a pod has a noticeable use and its containers less than a tenth of it. False if a use is unknown.
+func usesOutsideContainers[T units.MilliCPU | units.Bytes](
+	p *Pod, whole Measurement[T], part func(*Container) Measurement[T], noticeable T, now time.Time, maxAge time.Duration,
+) bool {
+	if len(p.Containers) == 0 || !whole.fresh(now, maxAge) || whole.Value < noticeable {
 		return false
 	}
 
-	sum := units.MilliCPU(0)
+	sum := T(0)
 	for i := range p.Containers {
-		c := &p.Containers[i]
-		if !c.UsedCPU.fresh(now, maxAge) {
+		use := part(&p.Containers[i])
+		if !use.fresh(now, maxAge) {
 			return false
 		}
 
-		sum += c.UsedCPU.Value
+		sum += use.Value
 	}
 
-	return sum < p.UsedCPU.Value/10
+	return sum < whole.Value/10
 }
 
 // reducedWeight returns the share of its CPU weight that a pod keeps with a quota: the share of its previous use; 0 for all of it. A pod
