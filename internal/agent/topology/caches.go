@@ -4,7 +4,6 @@
 package topology
 
 import (
-	"errors"
 	"fmt"
 
 	"crane.io/crane/internal/agent/host"
@@ -15,35 +14,9 @@ import (
 // unknown: many virtual machines list none, which is no problem.
 func (s *sysfsReader) readCaches(cpus numa.CPUSet) map[int]int {
 	caches := map[int]int{}
-	unknown := 0
-	firstErr := error(nil)
-	for c := range cpus.All() {
-		if _, assigned := caches[c]; assigned {
-			continue
-		}
-
-		shared, err := s.readCache(c)
-		if errors.Is(err, host.ErrGone) {
-			continue
-		}
-
-		if err != nil {
-			unknown++
-			if firstErr == nil {
-				firstErr = err
-			}
-			continue
-		}
-
-		for other := range shared.Intersection(cpus).All() {
-			if _, assigned := caches[other]; !assigned {
-				caches[other] = c
-			}
-		}
-	}
-
+	unknown, err := groupCPUs(cpus, caches, s.readCache)
 	if unknown > 0 {
-		s.problemf("L3 caches of %d CPUs are unknown: %v", unknown, firstErr)
+		s.problemf("L3 caches of %d CPUs are unknown: %v", unknown, err)
 	}
 
 	return caches

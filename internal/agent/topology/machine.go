@@ -4,6 +4,7 @@
 package topology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -314,32 +315,20 @@ func (s *sysfsReader) readDistances(zones []Zone) {
 // readCores returns the physical core of each CPU, identified by sibling threads. A core cannot span zones; siblings in other zones are
 // ignored.
 func (s *sysfsReader) readCores(zones []Zone) map[int]int {
-	core := map[int]int{}
+	cores := map[int]int{}
 	unknown := 0
 	firstErr := error(nil)
 	for i := range zones {
+		n, err := groupCPUs(zones[i].CPUs, cores, s.readSiblings)
+		unknown += n
+		firstErr = cmp.Or(firstErr, err)
+	}
+
+	for i := range zones {
 		for c := range zones[i].CPUs.All() {
-			if _, assigned := core[c]; assigned {
-				continue
+			if _, assigned := cores[c]; !assigned {
+				cores[c] = c
 			}
-
-			siblings, err := s.readSiblings(c)
-			if err != nil {
-				unknown++
-
-				if firstErr == nil {
-					firstErr = err
-				}
-			}
-
-			// The lowest CPU identifies the core; siblings of an earlier core stay there.
-			for sibling := range siblings.Intersection(zones[i].CPUs).All() {
-				if _, assigned := core[sibling]; !assigned {
-					core[sibling] = c
-				}
-			}
-
-			core[c] = c
 		}
 	}
 
@@ -347,7 +336,36 @@ func (s *sysfsReader) readCores(zones []Zone) map[int]int {
 		s.problemf("cores of %d CPUs are unknown, each CPU counts as one: %v", unknown, firstErr)
 	}
 
-	return core
+	return cores
+}
+
+// groupCPUs adds to groups the group of each CPU in a set, identified by the CPU that listed it first. CPUs outside of the set are ignored, and
+// those of an earlier group stay there. It returns the number of CPUs whose group is unknown, with the first error; host.ErrGone means none.
+func groupCPUs(cpus numa.CPUSet, groups map[int]int, read func(cpu int) (numa.CPUSet, error)) (unknown int, firstErr error) {
+	for c := range cpus.All() {
+		if _, assigned := groups[c]; assigned {
+			continue
+		}
+
+		members, err := read(c)
+		if errors.Is(err, host.ErrGone) {
+			continue
+		}
+
+		if err != nil {
+			unknown++
+			firstErr = cmp.Or(firstErr, err)
+			continue
+		}
+
+		for member := range members.Intersection(cpus).All() {
+			if _, assigned := groups[member]; !assigned {
+				groups[member] = c
+			}
+		}
+	}
+
+	return unknown, firstErr
 }
 
 func (s *sysfsReader) readSiblings(cpu int) (numa.CPUSet, error) {
