@@ -121,6 +121,7 @@ func TestLifeOfContainers_Recorded(t *testing.T) {
 	for name, text := range map[string]string{
 		"the pod of an inherited limit requests more": "calm(1,564) exit(1,247) exit(4,831) restart-agent-alone(5,986) restart-runtime(2,240) time(2,318) " +
 			"hand-over(2,461) resize-pod(1,788) delete(5,970)",
+		"a throttled elastic pod gets an ordinary request": "time(3,802) exit(3,934) crash(0,439) resize-pod(3,629) calm(3,401)",
 	} {
 		for _, v1 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/v1=%t", name, v1), func(t *testing.T) {

@@ -334,10 +334,17 @@ func (j *Journal) Original(key, group, file string) (string, error) {
 		return "", err
 	}
 
-	if e := j.entries[key]; e != nil {
-		if record := e.record(group, file); record != nil && (e.isOwnValue(record, now) || j.recordAbove(e, group, file) != nil) {
-			return record.Original, nil
-		}
+	e := j.entries[key]
+	if e == nil {
+		return now, nil
+	}
+
+	if above := j.recordAbove(e, group, file); above != nil {
+		now = above.Original
+	}
+
+	if record := e.record(group, file); record != nil && e.isOwnValue(record, now) {
+		return record.Original, nil
 	}
 
 	return now, nil

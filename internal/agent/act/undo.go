@@ -101,7 +101,10 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 		}
 
 		if above := j.recordAbove(e, record.Group, record.File); above != nil {
-			above.Original = record.Original
+			// Another process may have replaced the value that the unit above found.
+			if e.isOwnValue(record, above.Original) {
+				above.Original = record.Original
+			}
 			continue
 		}
 
