@@ -21,6 +21,8 @@ type usage struct {
 	cpu      meanCPU
 	memory   model.Use[units.Bytes]
 	memoryOK bool
+	// exclusiveKnown means that the idle part of exclusive CPUs was known once, or that there were none.
+	exclusiveKnown bool
 	// lastCPU and lastMemory are the measurements of the previous decision; their age shows that snapshots stopped.
 	lastCPU    model.Use[units.MilliCPU]
 	lastMemory model.Use[units.Bytes]
@@ -30,8 +32,9 @@ type meanCPU struct {
 	at             time.Time
 	total, elastic units.MilliCPU
 	count          units.MilliCPU
-	// exclusive is the largest idle part of exclusive CPUs.
-	exclusive units.MilliCPU
+	// exclusive is the largest idle part of exclusive CPUs; exclusiveUnknown means that it was never measured although CPUs may be exclusive.
+	exclusive        units.MilliCPU
+	exclusiveUnknown bool
 }
 
 // add adds a snapshot once.
@@ -42,7 +45,11 @@ func (u *usage) add(s *observe.Snapshot, requests map[string]elasticrequest.Amou
 
 	u.lastSeen = s.At
 	cpu, memory := sumElasticUse(s, requests)
-	if s.Node.UsedCPU.OK {
+	// What is idle of exclusive CPUs must not be offered: before its first measurement the use of CPUs is unknown, later the last one counts.
+	unknown := s.Node.ExclusiveUnknown
+	if s.Node.UsedCPU.OK && (!unknown || u.exclusiveKnown) {
+		u.cpu.exclusiveUnknown = unknown && (u.cpu.count == 0 || u.cpu.exclusiveUnknown)
+		u.exclusiveKnown = true
 		u.cpu.at = s.At
 		u.cpu.total += s.Node.UsedCPU.Value
 
@@ -71,11 +78,16 @@ func (u *usage) complete() bool { return u.cpu.count > 0 && u.memoryOK }
 // drain returns the measurement and starts the next one. Without new snapshots it returns the previous measurement with its time.
 func (u *usage) drain() (model.Use[units.MilliCPU], model.Use[units.Bytes]) {
 	if n := u.cpu.count; n > 0 {
+		exclusive := u.cpu.exclusive
+		if u.cpu.exclusiveUnknown {
+			exclusive = u.lastCPU.Exclusive
+		}
+
 		u.lastCPU = model.Use[units.MilliCPU]{
 			At:        u.cpu.at,
 			Total:     (u.cpu.total + n - 1) / n,
 			Elastic:   u.cpu.elastic / n,
-			Exclusive: u.cpu.exclusive,
+			Exclusive: exclusive,
 		}
 	}
 

@@ -61,6 +61,7 @@ func (o *Observer) collectExclusiveIdle() {
 	w := &o.exclusive
 	n := &o.snapshot.Node
 	n.ExclusiveIdle = Known[units.MilliCPU]{}
+	n.ExclusiveUnknown = false
 
 	if now := o.snapshot.At; w.readAt.IsZero() || now.Sub(w.readAt) >= kubeletStateInterval || now.Before(w.readAt) {
 		w.readAt = now
@@ -81,6 +82,7 @@ func (o *Observer) collectExclusiveIdle() {
 	if w.readError != nil {
 		clear(w.lastTicks)
 		w.cpus = w.cpus.Union(cpus)
+		n.ExclusiveUnknown = true
 		return
 	}
 
@@ -98,6 +100,7 @@ func (o *Observer) collectExclusiveIdle() {
 	idle, err := w.measureIdle(o.hostFiles, &o.files.stat, cpus)
 	o.recordProblem("exclusive cpus", err)
 	n.ExclusiveIdle = idle
+	n.ExclusiveUnknown = !idle.OK
 }
 
 // readKubelet returns the CPUs that the kubelet assigned to containers. It assigns none without the checkpoint or with policy none.

@@ -37,12 +37,12 @@ func TestExclusiveIdle(t *testing.T) {
 	state := func(content string) { writeFile(t, filepath.Join(dir, defaultKubeletDir, kubeletStateFile), content) }
 	writeStat(t, dir, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0})
 
-	if n := look(); n.ExclusiveIdle.OK {
+	if n := look(); n.ExclusiveIdle.OK || n.ExclusiveUnknown {
 		t.Errorf("without a CPU manager ExclusiveIdle is %+v, want unknown", n.ExclusiveIdle)
 	}
 
 	state(`{"policyName":"none","defaultCpuSet":"","checksum":1}`)
-	if n := look(); n.ExclusiveIdle.OK {
+	if n := look(); n.ExclusiveIdle.OK || n.ExclusiveUnknown {
 		t.Errorf("with policy none ExclusiveIdle is %+v, want unknown", n.ExclusiveIdle)
 	}
 
@@ -52,14 +52,14 @@ func TestExclusiveIdle(t *testing.T) {
 	}
 
 	state(`{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1"}},"podEntries":{"other":{"cpuSet":"2-3"}},"checksum":1}`)
-	if n := look(); n.ExclusiveIdle.OK {
+	if n := look(); n.ExclusiveIdle.OK || !n.ExclusiveUnknown {
 		t.Errorf("in the first measurement ExclusiveIdle is %+v, want unknown", n.ExclusiveIdle)
 	}
 
 	// CPU 1 is a quarter idle, 2 completely; 3 is shared.
 	writeStat(t, dir, [2]int{500, 500}, [2]int{750, 250}, [2]int{0, 1000}, [2]int{0, 1000})
 
-	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveIdle.Value != 1250 {
+	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveUnknown || n.ExclusiveIdle.Value != 1250 {
 		t.Errorf("%+v, want 1250m", n.ExclusiveIdle)
 	}
 
@@ -83,7 +83,7 @@ func TestExclusiveIdle(t *testing.T) {
 	// A truncated checkpoint yields no value until it is complete.
 	state(`{"policyName":"static","defaultCpuSet":"0`)
 
-	if n := look(); n.ExclusiveIdle.OK || !strings.Contains(o.snapshot.Problems["exclusive cpus"], "cpu_manager_state") {
+	if n := look(); n.ExclusiveIdle.OK || !n.ExclusiveUnknown || !strings.Contains(o.snapshot.Problems["exclusive cpus"], "cpu_manager_state") {
 		t.Errorf("with half a checkpoint ExclusiveIdle is %+v, problems %v; want unknown and cpu_manager_state", n.ExclusiveIdle, o.snapshot.Problems)
 	}
 

@@ -55,8 +55,10 @@ type Node struct {
 	Memory   Known[host.Memory]
 	Load     Known[host.Load]
 	Pressure Pressures
-	// ExclusiveIdle is the idle part of exclusive CPUs; unknown if no CPU manager assigns any.
+	// ExclusiveIdle is the idle part of exclusive CPUs; unknown if no CPU manager assigns any, and while ExclusiveUnknown.
 	ExclusiveIdle Known[units.MilliCPU]
+	// ExclusiveUnknown means that CPUs are or may be exclusive, and how much of them is idle could not be measured.
+	ExclusiveUnknown bool
 	// DiskIOUnsupported is the reason why the kernel has no disk I/O of pods; DiskIOPartial means that it leaves out delayed writes. Both are
 	// empty unless sampling is enabled.
 	DiskIOUnsupported string
