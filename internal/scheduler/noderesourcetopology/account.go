@@ -64,15 +64,18 @@ func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
 		encoded := result(pod)
 		if a, ok := n.assumed[pod.UID]; ok {
 			seen[pod.UID] = true
-			if a.encoded == encoded && !a.copied {
-				// The annotation has arrived and replaces the assumption.
+			released := releasesZones(pod)
+			if released || a.encoded == encoded && !a.copied {
+				// The annotation has arrived and replaces the assumption, or the pod needs neither any more.
 				delete(n.assumed, pod.UID)
 				delete(s.assumedNodes, pod.UID)
 				readings[pod.UID] = a.reading
 			}
 
 			// The pod is in the view and its annotation is not, or not yet.
-			s.place(account, pod, a.placement)
+			if !released {
+				s.place(account, pod, a.placement)
+			}
 			continue
 		}
 

@@ -4,6 +4,7 @@
 package noderesourcetopology
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,32 +48,51 @@ func TestReleasedZones(t *testing.T) {
 		{"resized to whole CPUs, not applied", resized("4", "3500m"), false},
 		{"a label", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, false},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			f := newPlugin(t, nrt("n", 4, 4))
-			for _, name := range []string{"a", "b"} {
-				if s := f.reserve(t, newPod(name, "4"), "n"); !s.IsSuccess() {
-					t.Fatalf("Reserve of pod %s = %v, want a success", name, s)
-				}
+		// A pod of a copied manifest may have the right annotation before it is placed, and stays assumed.
+		const copied = `[{"name":"node1","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`
+		for name, pod := range map[string]*corev1.Pod{
+			test.name:                newPod("b", "4"),
+			test.name + " of a copy": newPod("b", "4", annotated(topology.AnnotationPodTopologyResult, copied)),
+		} {
+			for _, waits := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s while a pod waits %t", name, waits), func(t *testing.T) {
+					testReleasedZones(t, pod.DeepCopy(), test.change, waits, test.released)
+				})
 			}
+		}
+	}
+}
 
-			b := f.bound(newPod("b", "4"), "n")
-			waiting := newPod("c", "4")
-			if _, s := f.filter(t, waiting, "n"); s.IsSuccess() {
-				t.Fatal("Filter on a full node succeeded, want a rejection")
-			}
+// testReleasedZones checks whether a change of a running pod on a full node frees its zones. The scheduler reports it as an event only while
+// another pod waits.
+func testReleasedZones(t *testing.T, pod *corev1.Pod, change func(*corev1.Pod), waits, released bool) {
+	t.Helper()
 
-			changed := b.DeepCopy()
-			test.change(changed)
-			want := map[bool]fwk.QueueingHint{true: fwk.Queue, false: fwk.QueueSkip}[test.released]
-			if got, err := f.podUpdated(klog.Background(), waiting, b, changed); err != nil || got != want {
-				t.Errorf("podUpdated = %v, %v, want %v", got, err, want)
-			}
+	f := newPlugin(t, nrt("n", 4, 4))
+	for _, p := range []*corev1.Pod{newPod("a", "4"), pod} {
+		if s := f.reserve(t, p, "n"); !s.IsSuccess() {
+			t.Fatalf("Reserve of pod %s = %v, want a success", p.Name, s)
+		}
+	}
 
-			f.info("n").remove("b")
-			f.info("n").add(changed)
-			if _, s := f.filter(t, waiting, "n"); s.IsSuccess() != test.released {
-				t.Errorf("Filter = %v, want a success: %t", s, test.released)
-			}
-		})
+	b := f.bound(pod, "n")
+	waiting := newPod("c", "4")
+	if _, s := f.filter(t, waiting, "n"); s.IsSuccess() {
+		t.Fatal("Filter on a full node succeeded, want a rejection")
+	}
+
+	changed := b.DeepCopy()
+	change(changed)
+	if waits {
+		want := map[bool]fwk.QueueingHint{true: fwk.Queue, false: fwk.QueueSkip}[released]
+		if got, err := f.podUpdated(klog.Background(), waiting, b, changed); err != nil || got != want {
+			t.Errorf("podUpdated = %v, %v, want %v", got, err, want)
+		}
+	}
+
+	f.info("n").remove("b")
+	f.info("n").add(changed)
+	if _, s := f.filter(t, waiting, "n"); s.IsSuccess() != released {
+		t.Errorf("Filter = %v, want a success: %t", s, released)
 	}
 }
