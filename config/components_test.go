@@ -114,43 +114,45 @@ func renderAgent(t *testing.T, component string) *appsv1.DaemonSet {
 	return set
 }
 
-// TestAgentSeesNoSecretsOfTheNode: what the kubelet keeps for pods, drivers and itself is hidden below the mount of its directory.
+// TestAgentSeesNoSecretsOfTheNode checks that of the kubelet's directory, which has credentials of registries, a kubeconfig, keys, checkpoints and
+// the volumes of all pods, the agent sees the socket of pod resources alone.
 func TestAgentSeesNoSecretsOfTheNode(t *testing.T) {
 	mounts := func(component string) map[string]string {
 		set := renderAgent(t, component)
-		kinds := map[string]string{}
+		paths := map[string]string{}
 		for _, v := range set.Spec.Template.Spec.Volumes {
-			switch {
-			case v.EmptyDir != nil:
-				kinds[v.Name] = "empty"
-			case v.HostPath != nil:
-				kinds[v.Name] = v.HostPath.Path
+			if v.HostPath != nil {
+				paths[v.Name] = v.HostPath.Path
 			}
 		}
 
 		out := map[string]string{}
 		for _, m := range set.Spec.Template.Spec.Containers[0].VolumeMounts {
-			if dir, ok := strings.CutPrefix(m.MountPath, "/host/var/lib/kubelet"); ok {
-				if !m.ReadOnly {
-					t.Errorf("%s is writable", m.MountPath)
-				}
-				out[dir] = filepath.Join(kinds[m.Name], m.SubPath)
+			dir, ok := strings.CutPrefix(paths[m.Name], "/var/lib/kubelet")
+			if !ok && strings.HasPrefix("/var/lib/kubelet", paths[m.Name]) && paths[m.Name] != "" {
+				t.Errorf("volume %s shows %s, want no directory above the kubelet's", m.Name, paths[m.Name])
 			}
+			if !ok {
+				continue
+			}
+
+			if !m.ReadOnly {
+				t.Errorf("mount %s is writable, want it read-only", m.MountPath)
+			}
+
+			out[dir] = filepath.Join(paths[m.Name], m.SubPath)
 		}
 
 		return out
 	}
 
-	want := map[string]string{
-		"": "/var/lib/kubelet", "/pods": "empty", "/plugins": "empty", "/plugins_registry": "empty", "/device-plugins": "empty",
-		"/pki": "/var/lib/kubelet/pki/crane-agent-empty",
-	}
+	want := map[string]string{"/pod-resources": "/var/lib/kubelet/pod-resources"}
 
 	if diff := cmp.Diff(want, mounts("")); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
 	}
 
-	delete(want, "/pki")
+	want["/pki"] = "/var/lib/kubelet/pki"
 	if diff := cmp.Diff(want, mounts("kubelet-certificate")); diff != "" {
 		t.Errorf("mounts with the component (-want +got):\n%s", diff)
 	}

@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/internal/agent/act"
 )
 
-// emptyDirectory is what the kubelet makes on the node for the mount of the DaemonSet that hides its keys from the agent.
+// emptyDirectory is what the kubelet made on the node for a mount in the DaemonSet of earlier versions.
 const emptyDirectory = "var/lib/kubelet/pki/crane-agent-empty"
 
 // cleanUp undoes what agents that ended have changed on this node, and removes the state directory. If a change cannot be undone the

@@ -101,7 +101,7 @@ func (e environment) newLoop(view cluster.Source, a executors) (*loop, error) {
 		l.inheritedMemory = l.memory.InheritedLimits()
 	}
 
-	l.observer.SetKubeletDir(e.KubeletRoot)
+	l.observer.SetKubelet(e.KubeletRoot, e.kubelet)
 	// Each step is a heartbeat and a duration in the metrics.
 	beat := e.heartbeats.Register(l.Name())
 	l.observeStep = func(step string, since time.Time) {

@@ -17,6 +17,7 @@ import (
 	"crane.io/crane/internal/agent/features"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/inventory"
+	"crane.io/crane/internal/agent/kubeletsocket"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/signals"
 	"crane.io/crane/pkg/qos"
@@ -45,7 +46,10 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	policy.WaterMarks = marks.file.Content()
 	layout, missing := o.detectCgroups()
 	observer := observe.New(o.hostRoot(), layout)
-	observer.SetKubeletDir(o.KubeletRoot)
+	assignments, assignmentsErr := kubeletsocket.Read(ctx, kubeletSocket(o))
+	kubelet := func() (kubeletsocket.Assignments, error) { return assignments, assignmentsErr }
+
+	observer.SetKubelet(o.KubeletRoot, kubelet)
 	observer.SetDiskIOInterval(o.Interval)
 	defer observer.Close()
 
@@ -73,8 +77,8 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 		problems:    problems,
 	}
 
-	r.features = o.hostFeatures(layoutOrNil(layout, missing), missing, snapshot)
-	r.zones = o.readZones(ctx, api, state.Node, clk)
+	r.features = o.hostFeatures(layoutOrNil(layout, missing), missing, snapshot, kubelet)
+	r.zones = o.readZones(ctx, api, state.Node, kubelet, clk)
 	r.notes = append(append(r.notes, state.Note), state.Unavailable...)
 	if note := o.predecessorNote(state, snapshot); note != "" {
 		r.notes = append(r.notes, note)
@@ -110,10 +114,11 @@ func (o *Options) newInventory(s *cluster.State) inventory.Pods {
 }
 
 // hostFeatures returns the host's features and whether flags let the agent use them.
-func (o *Options) hostFeatures(layout *cgroup.Layout, missing error, s *observe.Snapshot) []features.Feature {
+func (o *Options) hostFeatures(layout *cgroup.Layout, missing error, s *observe.Snapshot, kubelet kubeletsocket.Source) []features.Feature {
 	host := features.Host{
 		Root:              o.hostRoot(),
 		KubeletRoot:       o.KubeletRoot,
+		Assignments:       kubelet,
 		Layout:            layout,
 		LayoutError:       missing,
 		UnusedReasons:     o.unusedFeatures(),

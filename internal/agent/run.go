@@ -24,6 +24,7 @@ import (
 	"crane.io/crane/internal/agent/heartbeat"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/httpserver"
+	"crane.io/crane/internal/agent/kubeletsocket"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/usagemetrics"
@@ -42,6 +43,8 @@ type environment struct {
 	heartbeats *heartbeat.Heartbeats
 	registry   *prometheus.Registry
 	latest     *observe.Latest
+	// kubelet returns what the kubelet assigns to containers, by its socket.
+	kubelet kubeletsocket.Source
 	// stopped reports whether Crane is paused, or not yet known not to be; nil without an API server.
 	stopped func() bool
 	restart *restart
@@ -141,6 +144,9 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 		return nil, err
 	}
 
+	kubelet := kubeletsocket.NewWatch(kubeletSocket(e.Options), e.clock, e.heartbeats.Register(kubeletsocket.WatchName))
+	e.kubelet = kubelet.Latest
+
 	executors, actors := e.newExecutors(access, opened, files, reporter)
 	l, err := e.newLoop(access.view, executors)
 	if err != nil {
@@ -173,7 +179,7 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 		undo = []Manager{undoOnStop{opened.changes, reporter, e.restart.kept}}
 	}
 
-	list := slices.Concat(watchers, e.newPredecessorManager(access, opened.changes, reporter), writers, recorders, l.loadBaselines(e.newBaselineStore(e.log)), e.countCycles(l), actors, undo,
+	list := slices.Concat([]Manager{kubelet}, watchers, e.newPredecessorManager(access, opened.changes, reporter), writers, recorders, l.loadBaselines(e.newBaselineStore(e.log)), e.countCycles(l), actors, undo,
 		[]Manager{l.waterMarks, publisher}, zones, elastic, []Manager{l}, e.newRestartManager(access, executors))
 
 	// The server is created last, when everything that it serves is registered, and starts first.
@@ -281,7 +287,7 @@ func (e environment) newPublisher(access clusterAccess, cpus *cpupinning.Manager
 
 	config.List = func() []features.Feature {
 		if s := e.latest.Load(); s != nil {
-			return append(e.hostFeatures(&e.layout, nil, s), cpuManagerFeature(cpus))
+			return append(e.hostFeatures(&e.layout, nil, s, e.kubelet), cpuManagerFeature(cpus))
 		}
 
 		return nil

@@ -84,11 +84,11 @@ func TestJournalBeforeFirstState(t *testing.T) {
 func TestOrder(t *testing.T) {
 	m := newHostFixture(t)
 	for want, flags := range map[string][]string{
-		"http water-marks features pod-resource qos":                                {"--dry-run"},
-		"http water-marks features qos":                                             {"--dry-run", "--feature-gates=PodResource=false"},
-		"http undo water-marks features pod-resource qos":                           {"--enforce=cpu-throttle"},
-		"http undo water-marks features topology cpu-manager undo pod-resource qos": {"--enforce=cpu-manager,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true"},
-		"http audit water-marks features pod-resource qos":                          {"--dry-run", "--audit-file=" + filepath.Join(t.TempDir(), "audit")},
+		"http kubelet-socket water-marks features pod-resource qos":                                {"--dry-run"},
+		"http kubelet-socket water-marks features qos":                                             {"--dry-run", "--feature-gates=PodResource=false"},
+		"http kubelet-socket undo water-marks features pod-resource qos":                           {"--enforce=cpu-throttle"},
+		"http kubelet-socket undo water-marks features topology cpu-manager undo pod-resource qos": {"--enforce=cpu-manager,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true"},
+		"http kubelet-socket audit water-marks features pod-resource qos":                          {"--dry-run", "--audit-file=" + filepath.Join(t.TempDir(), "audit")},
 	} {
 		p, list, err := newParts(t, m, flags...)
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cpupinning"
 	"crane.io/crane/internal/agent/features"
+	"crane.io/crane/internal/agent/kubeletsocket"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/internal/component/featuregate"
@@ -78,6 +79,7 @@ func (e environment) newZoneManagers(
 		Root:        e.hostRoot(),
 		KubeletDir:  e.KubeletRoot,
 		KubeletFile: e.CPUs.KubeletConfig,
+		Assignments: e.kubelet,
 		View:        access.view,
 		NodeName:    e.Cluster.nodeName(),
 		PinsCPUs:    e.pinsCPUs(),
@@ -164,12 +166,13 @@ func cpuManagerFeature(cpus *cpupinning.Manager) features.Feature {
 }
 
 // readZones reads the NUMA zones once, and the kubelet's reservations from the kubelet if there is an API server.
-func (o *Options) readZones(ctx context.Context, api *clients, node *corev1.Node, clk clock.PassiveClock) topology.Summary {
+func (o *Options) readZones(ctx context.Context, api *clients, node *corev1.Node, kubelet kubeletsocket.Source, clk clock.PassiveClock) topology.Summary {
 	reader := &topology.KubeletReader{
-		Root:  o.hostRoot(),
-		Dir:   o.KubeletRoot,
-		File:  o.CPUs.KubeletConfig,
-		Clock: clk,
+		Root:        o.hostRoot(),
+		Dir:         o.KubeletRoot,
+		File:        o.CPUs.KubeletConfig,
+		Assignments: kubelet,
+		Clock:       clk,
 	}
 
 	if api != nil {
@@ -178,6 +181,9 @@ func (o *Options) readZones(ctx context.Context, api *clients, node *corev1.Node
 
 	return topology.Summarize(ctx, o.hostRoot(), reader, node)
 }
+
+// kubeletSocket returns the path of the kubelet's socket.
+func kubeletSocket(o *Options) string { return o.hostRoot().Path(o.KubeletRoot, kubeletsocket.Path) }
 
 // kubeletClient returns a client of the node's kubelet with the API server's credentials.
 func (o *Options) kubeletClient(credentials *rest.Config) *topology.KubeletClient {

@@ -278,7 +278,7 @@ func hostFiles(inv *Inventory) []Finding {
 		return nil
 	}
 
-	return []Finding{{SeverityNote, "HostsUnknown", "what gocrane's agent left on hosts (throttled cgroups, /var/lib/kubelet/crane_cpu_manager_state) is unknown until crane-agent runs there; it imports the state file where its CPU manager is on.", nil}}
+	return []Finding{{SeverityNote, "HostsUnknown", "what gocrane's agent left on hosts (throttled cgroups, /var/lib/kubelet/crane_cpu_manager_state) is unknown until crane-agent runs there; it imports the state file where its CPU manager is on and the file is mounted.", nil}}
 }
 
 func versionFindings(serverVersion string) []Finding {

@@ -136,11 +136,9 @@ args and env (replace those with the same name of config/), drop (names of argum
 {{- $env := list }}
 {{- range default (list) $container.env }}{{ if not (has .name $variables) }}{{ $env = append $env . }}{{ end }}{{ end }}
 {{- with concat $env (default (list) .env) $values.extraEnv }}{{ $_ := set $container "env" . }}{{ end }}
-{{- $dropped := default (list) .dropVolumes }}{{ $mounts := list }}
-{{- range default (list) $container.volumeMounts }}{{ if not (has .name $dropped) }}{{ $mounts = append $mounts . }}{{ end }}{{ end }}
-{{- with concat $mounts (default (list) .volumeMounts) $values.extraVolumeMounts }}{{ $_ := set $container "volumeMounts" . }}{{ end }}
+{{- with concat (default (list) $container.volumeMounts) (default (list) .volumeMounts) $values.extraVolumeMounts }}{{ $_ := set $container "volumeMounts" . }}{{ end }}
 {{- $given := concat (default (list) .volumes) $values.extraVolumes }}
-{{- $names := $dropped }}
+{{- $names := list }}
 {{- range $given }}{{ $names = append $names .name }}{{ end }}
 {{- $volumes := list }}
 {{- range $pod.volumes }}{{ if not (has .name $names) }}{{ $volumes = append $volumes . }}{{ end }}{{ end }}

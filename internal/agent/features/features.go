@@ -14,6 +14,7 @@ import (
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/kubeletsocket"
 	"crane.io/crane/internal/agent/observe"
 )
 
@@ -74,6 +75,8 @@ type Host struct {
 	Root host.Root
 	// KubeletRoot is the kubelet's directory below Root.
 	KubeletRoot string
+	// Assignments are what the kubelet's socket reports, used where its state files are not visible; nil for none.
+	Assignments kubeletsocket.Source
 	// Layout is nil without cgroups; LayoutError is the reason.
 	Layout      *cgroup.Layout
 	LayoutError error
@@ -110,7 +113,8 @@ func List(h Host, s *observe.Snapshot) []Feature {
 		pressure("node-pressure", s.Node.Pressure.Supported(), s.Problems["pressure cpu"]),
 		measured("disks", s.Problems["disks"] == "", s, "disks"), measured("network", s.Problems["network"] == "", s, "network"),
 		h.podDisks(), h.numaZones(), h.runQueue(), h.interference(), h.cyclesPerInstruction(),
-		h.kubeletPolicy("kubelet-cpu-manager", "cpu_manager_state"), h.kubeletPolicy("kubelet-memory-manager", "memory_manager_state"),
+		h.kubeletPolicy("kubelet-cpu-manager", "cpu_manager_state", func(a kubeletsocket.Assignments) bool { return a.StaticCPUs }),
+		h.kubeletPolicy("kubelet-memory-manager", "memory_manager_state", func(a kubeletsocket.Assignments) bool { return a.StaticMemory }),
 		runtimeSocket(h.Root),
 	)
 
@@ -264,9 +268,17 @@ func (h Host) cyclesPerInstruction() Feature {
 	return off(name, "the agent runs without --cycles-per-instruction")
 }
 
-// kubeletPolicy reads the policy of one of the kubelet's managers from its state file.
-func (h Host) kubeletPolicy(name, file string) Feature {
+// kubeletPolicy reads the policy of one of the kubelet's managers from its state file, or from its socket where the file is not visible.
+func (h Host) kubeletPolicy(name, file string, assigns func(kubeletsocket.Assignments) bool) Feature {
 	policy, err := host.ReadKubeletPolicy(h.Root, h.KubeletRoot, file)
+	if errors.Is(err, fs.ErrNotExist) && h.Assignments != nil {
+		var a kubeletsocket.Assignments
+		a, err = h.Assignments()
+		if assigns(a) {
+			policy = "static"
+		}
+	}
+
 	if errors.Is(err, fs.ErrNotExist) {
 		return unsupported(name, "no "+file+" in "+h.KubeletRoot)
 	}

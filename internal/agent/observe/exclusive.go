@@ -8,12 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/kubeletsocket"
 	"crane.io/crane/pkg/numa"
 	"crane.io/crane/pkg/units"
 )
@@ -30,6 +32,8 @@ const (
 type exclusiveState struct {
 	source     func() (cpus numa.CPUSet, ok bool)
 	kubeletDir string
+	// assignments are read if the checkpoint is not visible; nil for none.
+	assignments kubeletsocket.Source
 
 	readAt  time.Time
 	kubelet numa.CPUSet
@@ -47,8 +51,12 @@ type exclusiveState struct {
 
 type cpuTicks struct{ busy, idle uint64 }
 
-// SetKubeletDir sets the kubelet's root directory below the host's root; the default is /var/lib/kubelet.
-func (o *Observer) SetKubeletDir(dir string) { o.exclusive.kubeletDir = dir }
+// SetKubelet sets the kubelet's root directory below the host's root, /var/lib/kubelet by default, and what its socket reports, which is used
+// where its checkpoint is not visible, as in a pod; nil for none.
+func (o *Observer) SetKubelet(dir string, assignments kubeletsocket.Source) {
+	o.exclusive.kubeletDir = dir
+	o.exclusive.assignments = assignments
+}
 
 // SetExclusiveCPUs adds a source of exclusive CPUs beside the kubelet. It is called at every measurement and returns false
 // while it assigns none.
@@ -103,17 +111,27 @@ func (o *Observer) collectExclusiveIdle() {
 	n.ExclusiveUnknown = !idle.OK
 }
 
-// readKubelet returns the CPUs that the kubelet assigned to containers. It assigns none without the checkpoint or with policy none.
+// readKubelet returns the CPUs that the kubelet assigned to containers, by its checkpoint or else by its socket. It assigns none without
+// both, or with policy none.
 func (w *exclusiveState) readKubelet(files hostFiles) (cpus numa.CPUSet, static bool, err error) {
 	content, err := files.reader.ReadPath(files.root.Path(cmp.Or(w.kubeletDir, defaultKubeletDir), kubeletStateFile))
-	if errors.Is(err, host.ErrGone) {
-		return numa.CPUSet{}, false, nil
+	if err == nil {
+		return parseKubeletState(content)
 	}
-	if err != nil {
+	if !errors.Is(err, host.ErrGone) {
 		return numa.CPUSet{}, false, err
 	}
 
-	return parseKubeletState(content)
+	if w.assignments == nil {
+		return numa.CPUSet{}, false, nil
+	}
+
+	a, err := w.assignments()
+	if errors.Is(err, fs.ErrNotExist) {
+		return numa.CPUSet{}, false, nil
+	}
+
+	return a.CPUs, a.StaticCPUs, err
 }
 
 // parseKubeletState parses the kubelet's checkpoint of any version: defaultCpuSet holds the shared CPUs, entries those of containers.

@@ -4,14 +4,18 @@
 package observe
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/kubeletsocket"
 	"crane.io/crane/pkg/numa"
+	"crane.io/crane/pkg/units"
 	"crane.io/crane/test/hostrecording"
 )
 
@@ -97,7 +101,7 @@ func TestExclusiveIdle(t *testing.T) {
 func TestExclusivePods(t *testing.T) {
 	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
-	o.SetKubeletDir("srv/kubelet")
+	o.SetKubelet("srv/kubelet", nil)
 	now := time.Now()
 
 	s := o.Collect(now)
@@ -181,7 +185,7 @@ func FuzzKubeletState(f *testing.F) {
 func TestExclusivePodsWhileUnknown(t *testing.T) {
 	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
-	o.SetKubeletDir("srv/kubelet")
+	o.SetKubelet("srv/kubelet", nil)
 	checkpoint := filepath.Join(dir, "srv/kubelet/cpu_manager_state")
 	writeFile(t, checkpoint, `{"policyName":"static","defaultCpuSet":"0-1","entries":{"uid":{"main":"2-3"}}}`)
 
@@ -208,5 +212,45 @@ func TestExclusivePodsWhileUnknown(t *testing.T) {
 				t.Errorf("checkpoint %q: HasExclusiveCPUs of pod %s = %t, want %t", content, p.UID, p.HasExclusiveCPUs, p.UID == guaranteed)
 			}
 		}
+	}
+}
+
+// TestExclusiveIdle_Socket checks that without the kubelet's checkpoint its socket has the exclusive CPUs, that they stay exclusive while it does not
+// answer, and that a node without a kubelet has none.
+func TestExclusiveIdle_Socket(t *testing.T) {
+	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
+	o := newObserver(t, dir)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	assignments := kubeletsocket.Assignments{StaticCPUs: true, CPUs: numa.NewCPUSet(1)}
+	var problem error
+	o.SetKubelet("", func() (kubeletsocket.Assignments, error) {
+		if problem != nil {
+			return kubeletsocket.Assignments{}, problem
+		}
+
+		return assignments, nil
+	})
+
+	collect := func(ticks int) Known[units.MilliCPU] {
+		now = now.Add(kubeletStateInterval)
+		writeStat(t, dir, [2]int{ticks, ticks}, [2]int{ticks, 3 * ticks})
+		return o.Collect(now).Node.ExclusiveIdle
+	}
+
+	collect(0)
+	if got := collect(100); got != known(units.MilliCPU(750)) {
+		t.Errorf("Collect with CPU 1 exclusive: ExclusiveIdle = %+v, want 750m", got)
+	}
+
+	problem = errors.New("no answer")
+	if got := collect(200); got.OK || !o.exclusive.cpus.Contains(1) || o.snapshot.Problems["exclusive cpus"] != "no answer" {
+		t.Errorf("Collect without an answer: ExclusiveIdle = %+v, exclusive CPUs %s, problems %v; want unknown, CPU 1 and the error",
+			got, o.exclusive.cpus, o.snapshot.Problems)
+	}
+
+	problem = fs.ErrNotExist
+	if got := collect(300); got.OK || o.exclusive.cpus.Len() > 0 || o.snapshot.Problems["exclusive cpus"] != "" {
+		t.Errorf("Collect without a kubelet: ExclusiveIdle = %+v, exclusive CPUs %s, problems %v; want unknown and none",
+			got, o.exclusive.cpus, o.snapshot.Problems)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/kubeletsocket"
 	"crane.io/crane/internal/component/atomicfile"
 )
 
@@ -28,8 +29,6 @@ const (
 	// kubeletQueryInterval is the interval of queries unless the kubelet restarts. The kubelet asks the API server to authorize each:
 	// 5,000 nodes cause some 30 requests a second.
 	kubeletQueryInterval = 5 * time.Minute
-	// socketFile is created by each start of the kubelet, when its configuration may change.
-	socketFile = "pod-resources/kubelet.sock"
 )
 
 // KubeletReader reads the kubelet's configuration. It is not safe for concurrent use.
@@ -44,7 +43,9 @@ type KubeletReader struct {
 	// AnswerPath is a file that keeps the kubelet's last answer for the next agent, which may start while the API server that authenticates
 	// queries does not answer; empty for none.
 	AnswerPath string
-	Clock      clock.PassiveClock
+	// Assignments are what the kubelet's socket reports, used where its state files are not visible, as in a pod; nil for none.
+	Assignments kubeletsocket.Source
+	Clock       clock.PassiveClock
 
 	// savedAnswer is the content of the file; answerLoaded is set after it was read.
 	savedAnswer  []byte
@@ -68,7 +69,7 @@ func (r *KubeletReader) SaveError() error { return r.saveError }
 // Read returns the configuration of the kubelet of a node, which is nil if unknown. It queries the kubelet after its start and at
 // intervals, because only its answer includes flags and drop-in files. The last answer stays valid while the kubelet does not answer.
 // Without any answer the file is read, but not before the kubelet could be queried, since the two may differ. A static policy in a state
-// file of the kubelet always applies; it changes only when the kubelet restarts.
+// file of the kubelet, or by its socket, always applies; it changes only when the kubelet restarts.
 func (r *KubeletReader) Read(ctx context.Context, node *corev1.Node) (KubeletConfig, error) {
 	if r.Client != nil {
 		r.loadAnswer()
@@ -87,7 +88,11 @@ func (r *KubeletReader) Read(ctx context.Context, node *corev1.Node) (KubeletCon
 		}
 	}
 
-	err := errors.Join(r.applyStateFile("cpu_manager_state", &k.Static, &k), r.applyStateFile("memory_manager_state", &k.StaticMemory, &k))
+	staticCPUs := func(a kubeletsocket.Assignments) bool { return a.StaticCPUs }
+	staticMemory := func(a kubeletsocket.Assignments) bool { return a.StaticMemory }
+	err := errors.Join(r.applyStateFile("cpu_manager_state", staticCPUs, &k.Static, &k),
+		r.applyStateFile("memory_manager_state", staticMemory, &k.StaticMemory, &k))
+
 	return k, err
 }
 
@@ -204,7 +209,7 @@ func (r *KubeletReader) saveAnswer(answer *kubeletConfiguration) error {
 
 // readStartTime returns the start time of the kubelet.
 func (r *KubeletReader) readStartTime() time.Time {
-	info, err := os.Lstat(r.Root.Path(r.Dir, socketFile))
+	info, err := os.Lstat(r.Root.Path(r.Dir, kubeletsocket.Path))
 	if err != nil {
 		return time.Time{}
 	}
@@ -234,14 +239,28 @@ func (r *KubeletReader) readFile() (KubeletConfig, error) {
 	return k, nil
 }
 
-// applyStateFile sets a policy to static if a state file of the kubelet has it. A kubelet without the file has none; an unreadable file is
-// an error, because its policy is unknown.
-func (r *KubeletReader) applyStateFile(file string, isStatic *bool, k *KubeletConfig) error {
+// applyStateFile sets a policy to static if a state file of the kubelet has it, or if its socket reports assignments where the file is not
+// visible. A kubelet with neither has none; an unreadable file or a socket without an answer is an error, because its policy is unknown.
+func (r *KubeletReader) applyStateFile(file string, assigns func(kubeletsocket.Assignments) bool, isStatic *bool, k *KubeletConfig) error {
 	if *isStatic {
 		return nil
 	}
 
 	policy, err := host.ReadKubeletPolicy(r.Root, r.Dir, file)
+	source := file
+	if errors.Is(err, fs.ErrNotExist) && r.Assignments != nil {
+		var a kubeletsocket.Assignments
+		a, err = r.Assignments()
+		source = "its socket"
+		if err != nil && r.hasConfig && r.lastError == nil {
+			return nil // The kubelet's answer has the policy.
+		}
+
+		if assigns(a) {
+			policy = policyStatic
+		}
+	}
+
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -251,7 +270,7 @@ func (r *KubeletReader) applyStateFile(file string, isStatic *bool, k *KubeletCo
 
 	if policy == policyStatic {
 		*isStatic = true
-		k.Source += ", with policy static by " + file
+		k.Source += ", with policy static by " + source
 	}
 
 	return nil

@@ -4,6 +4,9 @@
 package topology
 
 import (
+	"errors"
+	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +17,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/kubeletsocket"
 )
 
 const kubeletDir = "/var/lib/kubelet"
@@ -147,7 +151,7 @@ func TestKubeletRestart(t *testing.T) {
 	if n := len(k.requestLog()); n != 1 {
 		t.Errorf("the kubelet got %d requests, want 1 within the interval", n)
 	}
-	if err := os.Chtimes(root.Path(kubeletDir, socketFile), time.Time{}, time.Unix(2000, 0)); err != nil {
+	if err := os.Chtimes(root.Path(kubeletDir, kubeletsocket.Path), time.Time{}, time.Unix(2000, 0)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -247,5 +251,51 @@ func TestKubeletStateUnreadable(t *testing.T) {
 		if k, err := r.Read(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "policy is unknown") {
 			t.Errorf("Read with cpu_manager_state %q = %+v, %v, want an unknown policy", content, k, err)
 		}
+	}
+}
+
+// TestKubeletReader_Socket checks that the kubelet's socket has the policies where its state files are not visible.
+func TestKubeletReader_Socket(t *testing.T) {
+	const config = "var/lib/kubelet/config.yaml"
+
+	for _, c := range []struct {
+		name        string
+		files       map[string]string
+		assignments kubeletsocket.Assignments
+		err         error
+		wantStatic  bool
+		wantMemory  bool
+		wantErr     string
+	}{
+		{name: "none", assignments: kubeletsocket.Assignments{}},
+		{name: "static", assignments: kubeletsocket.Assignments{StaticCPUs: true, StaticMemory: true}, wantStatic: true, wantMemory: true},
+		{name: "no kubelet", err: fs.ErrNotExist},
+		{name: "no answer", err: errors.New("no answer"), wantErr: "the kubelet's policy is unknown: no answer"},
+		{
+			name: "state files", files: map[string]string{
+				"var/lib/kubelet/cpu_manager_state": `{"policyName":"none"}`, "var/lib/kubelet/memory_manager_state": `{"policyName":"Static"}`,
+			}, err: errors.New("no answer"), wantMemory: true,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			files := map[string]string{config: `{"kind":"KubeletConfiguration"}`}
+			maps.Copy(files, c.files)
+			r := newTestReader(writeHost(t, files), nil)
+			r.Assignments = func() (kubeletsocket.Assignments, error) { return c.assignments, c.err }
+
+			got, err := r.Read(t.Context(), nil)
+			if c.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), c.wantErr) {
+					t.Errorf("Read() = %v, want %q", err, c.wantErr)
+				}
+				return
+			}
+			if err != nil || got.Static != c.wantStatic || got.StaticMemory != c.wantMemory {
+				t.Errorf("Read() = static %t, memory %t, %v, want %t, %t", got.Static, got.StaticMemory, err, c.wantStatic, c.wantMemory)
+			}
+			if c.name == "static" && !strings.Contains(got.Source, "with policy static by its socket") {
+				t.Errorf("Read() has source %q, want it to name the socket", got.Source)
+			}
+		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/kubeletsocket"
 	"crane.io/crane/internal/agent/oncelog"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/component/backoff"
@@ -53,6 +54,8 @@ type Config struct {
 	// AnswerPath is the file that keeps the kubelet's last answer; empty for none.
 	AnswerPath string
 	View       cluster.View
+	// Assignments are what the kubelet's socket reports; nil for none.
+	Assignments kubeletsocket.Source
 	// Kubelet queries the kubelet's configuration; nil without an API server, in which case its file is read.
 	Kubelet *KubeletClient
 	// Dynamic writes the object; nil without an API server, in which case the topology is only read.
@@ -94,12 +97,13 @@ func NewManager(c Config) *Manager {
 		problems: oncelog.New(c.Log),
 		object:   topologyObject{client: c.Dynamic, dryRun: c.DryRun},
 		kubelet: KubeletReader{
-			Root:       c.Root,
-			Dir:        c.KubeletDir,
-			File:       c.KubeletFile,
-			Client:     c.Kubelet,
-			AnswerPath: c.AnswerPath,
-			Clock:      c.Clock,
+			Root:        c.Root,
+			Dir:         c.KubeletDir,
+			File:        c.KubeletFile,
+			Client:      c.Kubelet,
+			AnswerPath:  c.AnswerPath,
+			Assignments: c.Assignments,
+			Clock:       c.Clock,
 		},
 	}
 }

@@ -181,13 +181,10 @@ func TestAgentOfANode(t *testing.T) {
 	}
 
 	paths := map[string]string{}
-	const (
-		policy = "node-load-policy" // The water marks of the scheduler, from a ConfigMap.
-		hidden = "hidden"           // An empty directory over what the agent must not see.
-	)
+	const policy = "node-load-policy" // The water marks of the scheduler, from a ConfigMap.
 
 	for _, v := range pod.Volumes {
-		if v.Name == policy && v.ConfigMap != nil || v.Name == hidden && v.EmptyDir != nil {
+		if v.Name == policy && v.ConfigMap != nil {
 			continue
 		}
 
@@ -199,13 +196,8 @@ func TestAgentOfANode(t *testing.T) {
 		paths[v.Name] = v.HostPath.Path
 	}
 
-	var written, covered []string
+	var written []string
 	for _, m := range c.VolumeMounts {
-		if m.Name == hidden && m.ReadOnly {
-			covered = append(covered, strings.TrimPrefix(m.MountPath, "/host/var/lib/kubelet/"))
-			continue
-		}
-
 		if m.Name == policy && m.ReadOnly && m.MountPath == "/etc/crane" {
 			continue
 		}
@@ -219,10 +211,6 @@ func TestAgentOfANode(t *testing.T) {
 		if m.Name != "state" && m.MountPath != "/host"+paths[m.Name] {
 			t.Errorf("%s is mounted at %s, want it below /host", paths[m.Name], m.MountPath)
 		}
-	}
-
-	if !slices.Equal(covered, []string{"pods", "plugins", "plugins_registry", "device-plugins"}) {
-		t.Errorf("in the kubelet's directory %v are hidden, want all but what the agent reads", covered)
 	}
 
 	slices.Sort(written)

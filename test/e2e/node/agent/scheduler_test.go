@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,8 +205,15 @@ func TestSchedulerAndAgent(t *testing.T) {
 
 	// As config/components/kubelet-certificate does for kubelets with a self-signed certificate.
 	const keys = "kubelet-pki"
-	agent.Volumes = slices.DeleteFunc(agent.Volumes, func(v corev1.Volume) bool { return v.Name == keys })
-	agent.Containers[0].VolumeMounts = slices.DeleteFunc(agent.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == keys })
+	agent.Volumes = append(agent.Volumes, corev1.Volume{
+		Name:         keys,
+		VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/kubelet/pki"}},
+	})
+	agent.Containers[0].VolumeMounts = append(agent.Containers[0].VolumeMounts, corev1.VolumeMount{
+		Name:      keys,
+		MountPath: "/host/var/lib/kubelet/pki",
+		ReadOnly:  true,
+	})
 	f.deploySet(t, set)
 	f.schedule(t)
 	f.awaitZones(t, reserved, 0, half, 0)
