@@ -128,7 +128,7 @@ func TestLifeOfContainers_Recorded(t *testing.T) {
 				t.Parallel()
 
 				if violation := liveOnce(t, v1, parseEvents(t, text)); violation != "" {
-					t.Errorf("%s: %s", text, violation)
+					t.Errorf("the life %s ends with %s, want no violation", text, violation)
 				}
 			})
 		}

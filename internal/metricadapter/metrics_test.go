@@ -30,7 +30,7 @@ func TestRulesWithoutEffect(t *testing.T) {
 
 	const name = "crane_metric_adapter_rule_without_effect"
 
-	want := "# HELP " + name + " 1 for each rule that defines no metric, by the reason: refused where it is invalid, no_series where it finds none, no_match where its filters and name leave none.\n" +
+	want := "# HELP " + name + " 1 for each rule that defines no metric, by the reason: refused where it is invalid, not_listed where the server refuses its seriesQuery or it finds more than 10,000 names, no_series where it finds none, no_match where its filters and name leave none.\n" +
 		"# TYPE " + name + " gauge\n" + name + "{reason=\"no_series\",rule=\"externalRules[0]\"} 1\n" + name + "{reason=\"refused\",rule=\"rules[2]\"} 1\n"
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), name); err != nil {
 		t.Error(err)

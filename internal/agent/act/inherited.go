@@ -23,7 +23,7 @@ type InheritedLimit[L any] struct {
 func (t *Throttler) InheritedLimits() []InheritedLimit[cgroup.Bandwidth] {
 	names := cpuLimitFiles(t.layout.Version)
 	var out []InheritedLimit[cgroup.Bandwidth]
-	for _, e := range t.journal.entriesOf(KindCPU) {
+	for _, e := range entriesOf(t.journal, KindCPU) {
 		for i := range e.Files {
 			record := &e.Files[i]
 			if record.File != names.quota || record.Condition {
@@ -45,7 +45,7 @@ func (t *Throttler) InheritedLimits() []InheritedLimit[cgroup.Bandwidth] {
 // InheritedLimits returns the memory limits in the journal. Unreadable ones are left out: they are undone as they are.
 func (m *MemoryThrottler) InheritedLimits() []InheritedLimit[qos.MemoryHigh] {
 	var out []InheritedLimit[qos.MemoryHigh]
-	for _, e := range m.cfg.Journal.entriesOf(KindMemory) {
+	for _, e := range entriesOf(m.cfg.Journal, KindMemory) {
 		for i := range e.Files {
 			record := &e.Files[i]
 			if record.File != cgroup.FileHigh || record.Condition {
@@ -73,7 +73,7 @@ func parseMemoryHigh(text string) (qos.MemoryHigh, bool) {
 }
 
 // entriesOf returns the entries of a kind of units.
-func (j *Journal) entriesOf(kind string) []Entry {
+func entriesOf(j *Journal, kind string) []Entry {
 	var out []Entry
 	for _, e := range j.Entries() {
 		if strings.HasPrefix(e.Key, kind+"/") {
