@@ -95,12 +95,15 @@ func notResizableReason(pod *corev1.Pod) string {
 
 	case pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows:
 		return "it runs on Windows"
-	case pod.Spec.Resources != nil:
+	case hasPodLevelResources(&pod.Spec):
 		return "it has resources of its own beside those of its containers"
 	default:
 		return ""
 	}
 }
+
+// hasPodLevelResources reports whether pods have resources as a whole, which stand for those of their containers.
+func hasPodLevelResources(spec *corev1.PodSpec) bool { return spec != nil && spec.Resources != nil }
 
 func convertContainer(c *corev1.Container, statuses []corev1.ContainerStatus) adoption.Container {
 	out := adoption.Container{Name: c.Name, Size: ConvertResources(c.Resources)}

@@ -181,7 +181,7 @@ func (r SnapshotReader) addDesiredSize(ctx context.Context, s *TargetSnapshot, q
 		in.Stale = "the last evaluation of the recommendation failed"
 	}
 
-	if q.Type == analysisv1alpha1.AnalysisTypeResource && s.podSpec != nil && s.podSpec.Resources != nil {
+	if q.Type == analysisv1alpha1.AnalysisTypeResource && hasPodLevelResources(s.podSpec) {
 		return BlockReason{ReasonNotApplicable, "pods have resources of their own (spec.resources), which stand for those of their containers; Crane changes neither"}, nil
 	}
 
