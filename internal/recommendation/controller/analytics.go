@@ -311,7 +311,7 @@ func (r *AnalyticsReconciler) findRule(ctx context.Context, uid types.UID) (*ana
 func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics, recommender analysisv1alpha1.Recommender) *analysisv1alpha1.RecommendationRule {
 	prefix := a.Namespace + "-" + a.Name
 	if room := validation.DNS1123LabelMaxLength - hashLength - 1; len(prefix) > room {
-		prefix = prefix[:room]
+		prefix = strings.TrimRight(prefix[:room], "-.") // A name has no hyphen after a dot.
 	}
 
 	rule := &analysisv1alpha1.RecommendationRule{

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,6 +95,24 @@ func (f *analyticsFixture) rules() string {
 	}
 
 	return strings.Join(out, " ")
+}
+
+// TestRuleOfAnalytics_Names checks that the rule of an Analytics has a valid name and valid labels, whatever the Analytics is called.
+func TestRuleOfAnalytics_Names(t *testing.T) {
+	for length := 40; length <= 60; length++ {
+		for _, end := range []string{"", ".b", "-b", ".b.c", "--b"} {
+			rule := ruleOf(newAnalytics(strings.Repeat("a", length)+end, "uid"))
+			if reasons := validation.IsDNS1123Subdomain(rule.Name); len(reasons) > 0 {
+				t.Errorf("name of the rule = %q, want one that the API server accepts: %v", rule.Name, reasons)
+			}
+
+			for key, value := range rule.Labels {
+				if reasons := validation.IsValidLabelValue(value); len(reasons) > 0 {
+					t.Errorf("label %s of the rule = %q, want a label value: %v", key, value, reasons)
+				}
+			}
+		}
+	}
 }
 
 // TestPeriodOfTenants: an Analytics outside Crane's own namespace cannot make craned read histories at short intervals.
