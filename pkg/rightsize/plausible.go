@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// maxCores and maxBytes are more than any machine has.
-	maxCores = 4096
-	maxBytes = 1 << 46
+	// MaxCores and MaxBytes are more than any machine has.
+	MaxCores = 4096
+	MaxBytes = 1 << 46
 	// outlierCores and outlierBytes are the amounts below which no sample of an unknown node is an outlier; outlierFactor is the
 	// ratio to almost all samples of the day above which an isolated one is. outlierQuantile defines almost all, outlierSamples
 	// the number of samples from which that is known.
@@ -63,9 +63,9 @@ func Plausible(s series.Series, unit Unit, capacity float64) (series.Series, Imp
 
 // plausibleBound returns the largest value that can be a measurement.
 func plausibleBound(values []float64, unit Unit, capacity float64) float64 {
-	largest, outlier := float64(maxCores), float64(outlierCores)
+	largest, outlier := float64(MaxCores), float64(outlierCores)
 	if unit == BytesUnit {
-		largest, outlier = maxBytes, outlierBytes
+		largest, outlier = MaxBytes, outlierBytes
 	}
 
 	if capacity > 0 {
@@ -81,8 +81,9 @@ func plausibleBound(values []float64, unit Unit, capacity float64) float64 {
 		return largest
 	}
 
+	// Of up to twenty samples, the largest one would be the quantile.
 	slices.Sort(known)
-	bound := max(outlier, outlierFactor*series.QuantileSorted(known, outlierQuantile))
+	bound := max(outlier, outlierFactor*series.QuantileSorted(known[:len(known)-1], outlierQuantile))
 
 	// Two such samples in a row are a load that was there.
 	last := -2

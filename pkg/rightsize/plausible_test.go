@@ -66,6 +66,18 @@ func TestRecommend_BogusSampleDecidesNothing(t *testing.T) {
 	}
 }
 
+// TestPlausible_FewSamples checks that one bogus sample of a short history does not count as a part of almost all samples.
+func TestPlausible_FewSamples(t *testing.T) {
+	for n := outlierSamples; n < 50; n++ {
+		s := minutes(n, same(0.5))
+		s.Values[n/2] = 3000
+		got, dropped := Plausible(s, Cores, 0)
+		if dropped.Count != 1 || !series.IsGap(got.Values[n/2]) {
+			t.Errorf("Plausible(%d samples of 0.5 cores and one of 3000) drops %d samples, want that one", n, dropped.Count)
+		}
+	}
+}
+
 // TestPlausible_KeepsRealLoads lists loads that look odd and are real.
 func TestPlausible_KeepsRealLoads(t *testing.T) {
 	for name, c := range map[string]struct {
