@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// limitTolerance and nodeTolerance are the factors by which a rate may exceed a limit or a node: it is extrapolated to its window.
+	// limitTolerance and NodeTolerance are the factors by which a rate may exceed a limit or a node: it is extrapolated to its window.
 	limitTolerance = 1.1
-	nodeTolerance  = 1.01
+	NodeTolerance  = 1.01
 	// unenforcedShare is the share of the samples of a day above a limit from which the limit is not enforced.
 	unenforcedShare = 0.05
 )
@@ -174,7 +174,7 @@ func (c *Capacities) node(key ContainerKey, resource UsageKind) float64 {
 		most = c.Largest.amount(resource)
 	}
 
-	return most * nodeTolerance
+	return most * NodeTolerance
 }
 
 // Most returns what a container could use at most on the day of a time: what its node has, or any node where its own is unknown, and its

@@ -27,6 +27,7 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/grpc/datasourcepb"
+	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
 
@@ -353,7 +354,7 @@ func (s *Source) totals(
 			return nil, err
 		}
 
-		if total := sum(list, w); len(total.Values) > 0 {
+		if total := sum(list, w, resource); len(total.Values) > 0 {
 			out[name] = total
 		}
 	}
@@ -399,11 +400,25 @@ func onGrid(timeSeries *datasourcepb.TimeSeries, w metrics.Window) series.Series
 	return out
 }
 
-// sum adds series by cell. A cell is a gap where all series have a gap; the sum of no series is empty.
-func sum(list []*datasourcepb.TimeSeries, w metrics.Window) series.Series {
+// sum adds series by cell. A cell is a gap where all series have a gap, or where one has a sample that cannot be a measurement: the sum of the
+// others is less than the usage. The sum of no series is empty.
+func sum(list []*datasourcepb.TimeSeries, w metrics.Window, resource metrics.UsageKind) series.Series {
+	unit := rightsize.BytesUnit
+	if resource == metrics.CPU {
+		unit = rightsize.Cores
+	}
+
 	var out series.Series
+	implausible := map[int]bool{}
 	for _, timeSeries := range list {
-		next := onGrid(timeSeries, w)
+		measured := onGrid(timeSeries, w)
+		next, _ := rightsize.Plausible(measured, unit, 0)
+		for i, v := range measured.Values {
+			if !series.IsGap(v) && series.IsGap(next.Values[i]) {
+				implausible[i] = true
+			}
+		}
+
 		if out.Values == nil {
 			out = next
 			continue
@@ -418,6 +433,10 @@ func sum(list []*datasourcepb.TimeSeries, w metrics.Window) series.Series {
 				out.Values[i] += v
 			}
 		}
+	}
+
+	for i := range implausible {
+		out.Values[i] = series.Gap()
 	}
 
 	return out

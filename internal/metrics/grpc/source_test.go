@@ -207,6 +207,39 @@ func TestTotals(t *testing.T) {
 	}
 }
 
+// TestTotals_Implausible checks that a sample that cannot be a measurement leaves a gap in the sum, instead of thousands of cores or the sum of the
+// other series.
+func TestTotals_Implausible(t *testing.T) {
+	w := metrics.Window{Start: now.Add(-20 * time.Minute), End: now, Step: time.Minute}
+	usage := func(bogus int) timeSeries {
+		var out timeSeries
+		for i := range 20 {
+			value := 0.5
+			if i == bogus {
+				value = 3000
+			}
+
+			out.samples = append(out.samples, sample{w.Start.Add(time.Duration(i) * time.Minute).Unix(), value})
+		}
+
+		return out
+	}
+	s := &server{answer: func(string) ([]timeSeries, error) { return []timeSeries{usage(-1), usage(7)}, nil }}
+
+	got, err := serve(t, s, methodHistory).WorkloadUsage(t.Context(), metrics.WorkloadsRequest{
+		Resource: metrics.CPU, Namespace: "shop", Kind: "Deployment", Names: []string{"web"}, Window: w,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for i, v := range got["web"].Values {
+		if i == 7 && !math.IsNaN(v) || i != 7 && v != 1 {
+			t.Errorf("WorkloadUsage: value %d is %v, want 1 and a gap at 7", i, v)
+		}
+	}
+}
+
 // TestRealtimeOptional checks servers with only one of the services History and Realtime.
 func TestRealtimeOptional(t *testing.T) {
 	answer := func(string) ([]timeSeries, error) {

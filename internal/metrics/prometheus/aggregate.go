@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
 
@@ -53,7 +54,7 @@ func (a *aggregateReader) WorkloadUsage(ctx context.Context, req metrics.Workloa
 		return nil, err
 	}
 
-	query := a.expr.workloads(metric, planGrid(metric, scrape, req.Window.Step), req)
+	query := plausibleSum("workload", a.expr.workloads(metric, planGrid(metric, scrape, req.Window.Step), req), a.expr.largestNode(req.Resource))
 	out, err := a.sums(ctx, query, "workload", req.Window)
 	if err != nil {
 		return nil, fmt.Errorf("%s of %d workloads of kind %s in %s: %w", req.Resource, len(req.Names), req.Kind, req.Namespace, err)
@@ -83,13 +84,15 @@ func (a *aggregateReader) NodeUsage(ctx context.Context, req metrics.NodesReques
 			matchers := append([]Matcher{{Label: "mode", Op: "=", Value: "idle"}}, more...)
 			return "rate(" + a.expr.selector(nodeCPUMetric, matchers...) + "[" + window + "])"
 		}
-		query = fmt.Sprintf("sum by (node) (clamp_min(1 - max by (node, cpu) (%s), 0))", a.expr.onNodes(idle, req.Names))
+		cpus := fmt.Sprintf("max by (node, cpu) (%s)", a.expr.onNodes(idle, req.Names))
+		// A counter of idle time that goes back by a little reads as an idle node.
+		query = fmt.Sprintf("sum by (node) (clamp_min(1 - %s, 0)) unless max by (node) (%s) > %v", cpus, cpus, maxIdle)
 
 	case metrics.Memory:
 		used := func(more ...Matcher) string {
 			return "(" + a.expr.selector(nodeTotalMetric, more...) + " - " + a.expr.selector(nodeAvailableMetric, more...) + ")"
 		}
-		query = fmt.Sprintf("max by (node) (%s)", a.expr.onNodes(used, req.Names))
+		query = fmt.Sprintf("max by (node) (%s) >= 0", a.expr.onNodes(used, req.Names))
 
 	default:
 		return nil, fmt.Errorf("resource %q: must be %s or %s", req.Resource, metrics.CPU, metrics.Memory)
@@ -128,12 +131,33 @@ func (a *aggregateReader) sums(ctx context.Context, query, label string, w metri
 	return out, nil
 }
 
-// workloads returns the usage summed over the pods of each workload. Pods with an owner in kube-state-metrics are matched by the owner, all
-// others by name.
+// maxIdle is the rate of a counter of idle time above which the counter went back: one CPU is idle for a second per second, and a rate is
+// extrapolated to its window.
+const maxIdle = 1.1
+
+// plausibleSum returns the sum by a label of an expression, without the sums of which a part is above a bound. A part that is no measurement is not
+// left out alone, because the sum of the other parts is less than the usage.
+func plausibleSum(label, expr, bound string) string {
+	return fmt.Sprintf("sum by (%s) (%s) unless max by (%s) (%s) > %s", label, expr, label, expr, bound)
+}
+
+// largestNode returns the amount of a resource that a container could use at most: that of the largest node or, where nodes are unknown, the
+// amount that no machine has.
+func (x expressions) largestNode(resource metrics.UsageKind) string {
+	most := map[metrics.UsageKind]float64{metrics.CPU: rightsize.MaxCores, metrics.Memory: rightsize.MaxBytes}[resource]
+	largest := func(metric string) string {
+		return x.latest(metric, "resource", Matcher{Label: "resource", Op: "=", Value: string(resource)})
+	}
+
+	return fmt.Sprintf("scalar(max(%s or %s) * %v or vector(%.0f))", largest(capacityMetric), largest(allocatableMetric), metrics.NodeTolerance, most)
+}
+
+// workloads returns the usage of the containers of each workload, with the label workload. Pods with an owner in kube-state-metrics are matched by
+// the owner, all others by name.
 func (x expressions) workloads(metric string, g gridPlan, req metrics.WorkloadsRequest) string {
 	in := Matcher{Label: "namespace", Op: "=", Value: req.Namespace}
 	if req.Kind == "Pod" {
-		return fmt.Sprintf(`sum by (workload) (label_replace(%s, "workload", "$1", "pod", "(.*)"))`, x.usage(metric, g, in, OneOf("pod", req.Names)))
+		return fmt.Sprintf(`label_replace(%s, "workload", "$1", "pod", "(.*)")`, x.usage(metric, g, in, OneOf("pod", req.Names)))
 	}
 
 	usage := x.usage(metric, g, append([]Matcher{in}, podPrefixMatchers(req.Kind, req.Names)...)...)
@@ -141,12 +165,12 @@ func (x expressions) workloads(metric string, g gridPlan, req metrics.WorkloadsR
 
 	pattern, ok := podNamePattern(req.Kind, req.Names)
 	if !ok {
-		return "sum by (workload) (" + owned + ")"
+		return owned
 	}
 
 	byName := fmt.Sprintf(`label_replace(%s, "workload", "$1", "pod", %s) unless on (namespace, pod) %s`,
 		x.usage(metric, g, in, Matcher{Label: "pod", Op: "=~", Value: pattern}), strconv.Quote(pattern), x.selector(podOwnerMetric, in))
-	return fmt.Sprintf("sum by (workload) ((%s) or (%s))", owned, byName)
+	return fmt.Sprintf("(%s) or (%s)", owned, byName)
 }
 
 // ownedPods returns 1 for each pod of the workloads, with the label workload.

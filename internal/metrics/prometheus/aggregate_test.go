@@ -88,6 +88,88 @@ func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
 	}
 }
 
+// dip returns a counter of a rate that goes back by a tenth of a second once, as two CPUs with different clocks show it.
+func dip(from, at time.Time, rate float64) func(time.Time) float64 {
+	return func(t time.Time) float64 {
+		// The counter has run for a month.
+		total := 30*86400*rate + rate*t.Sub(from).Seconds()
+		if t.Equal(at) {
+			total -= rate*60 + 0.1
+		}
+
+		return total
+	}
+}
+
+// TestAggregates_CounterDip checks that a counter that goes back leaves a gap in the usage of workloads, pods and nodes: neither thousands of cores,
+// nor the sum of the other containers, nor an idle node.
+func TestAggregates_CounterDip(t *testing.T) {
+	from := today.Add(-4 * time.Hour)
+	at := today.Add(-90 * time.Minute)
+	for name, nodes := range map[string]bool{"known nodes": true, "unknown nodes": false} {
+		w := newFixture(from, today)
+		w.add(dip(from, at, 2), "__name__", cpuMetric, "namespace", "shop", "pod", "db-0", "container", "app", "cpu", "total")
+		w.add(dip(from, time.Time{}, 1), "__name__", cpuMetric, "namespace", "shop", "pod", "db-1", "container", "app", "cpu", "total")
+		for _, pod := range []string{"db-0", "db-1"} {
+			w.owned(podOwnerMetric, "shop", "pod", pod, "StatefulSet", "db", constant(1))
+		}
+
+		for cpu, idle := range map[string]func(time.Time) float64{"0": dip(from, at, 0.5), "1": dip(from, time.Time{}, 0.5)} {
+			w.add(idle, "__name__", nodeCPUMetric, "mode", "idle", "cpu", cpu, "instance", "node-a:9100")
+		}
+		if nodes {
+			w.add(constant(64), "__name__", capacityMetric, "node", "node-a", "resource", "cpu")
+		}
+
+		s := w.source(t, nil)
+		window := metrics.Window{Start: today.Add(-3 * time.Hour), End: today, Step: time.Minute}
+		workloads, err := s.Capabilities().Aggregates.WorkloadUsage(t.Context(), metrics.WorkloadsRequest{
+			Resource: metrics.CPU, Namespace: "shop", Kind: "StatefulSet", Names: []string{"db"}, Window: window,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		usage, err := s.Capabilities().Aggregates.NodeUsage(t.Context(), metrics.NodesRequest{Resource: metrics.CPU, Names: []string{"node-a"}, Window: window})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		hourly, err := s.Capabilities().Hourly.Hourly(t.Context(), metrics.HourlyRequest{Metric: metrics.PodCPU, Hours: 3, End: today, Namespaces: []string{"shop"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		checkGap(t, name+": WorkloadUsage", workloads["db"].Values, 3)
+		checkGap(t, name+": NodeUsage", usage["node-a"].Values, 1)
+		for _, h := range hourly {
+			if h.Key.Pod == "db-0" && nodes {
+				checkGap(t, name+": Hourly", h.Values, 2)
+			}
+		}
+	}
+}
+
+// checkGap checks that values are a constant, with a gap of at most a tenth of them or a single one. A rate from the lower sample on is a little
+// more.
+func checkGap(t *testing.T, call string, values []float64, want float64) {
+	t.Helper()
+
+	gaps := 0
+	for i, v := range values {
+		switch {
+		case math.IsNaN(v):
+			gaps++
+		case math.Abs(v-want) > 0.3*want:
+			t.Errorf("%s: value %d is %v, want %v or a gap", call, i, v, want)
+		}
+	}
+
+	if gaps == 0 || gaps > max(1, len(values)/10) {
+		t.Errorf("%s has %d gaps in %d values, want those of the counter that goes back", call, gaps, len(values))
+	}
+}
+
 // TestNodeUsageFindsNodesInEachWay checks nodes that are identified by the name in the instance, by a label and by
 // their address.
 func TestNodeUsageFindsNodesInEachWay(t *testing.T) {

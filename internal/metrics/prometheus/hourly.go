@@ -207,7 +207,8 @@ func oneHour() string { return openRange(time.Hour) }
 
 // podCPU returns the CPU usage of pods.
 func (x expressions) podCPU(matchers []Matcher) string {
-	return fmt.Sprintf("sum by (%s) (%s)", byPod, x.usage(cpuMetric, gridPlan{step: time.Hour, window: time.Hour}, matchers...))
+	usage := x.usage(cpuMetric, gridPlan{step: time.Hour, window: time.Hour}, matchers...)
+	return plausibleSum(byPod, usage, x.largestNode(metrics.CPU))
 }
 
 // traffic returns the traffic of pods. Each interface counts once, whatever job scrapes it and whatever container it is attributed to.
