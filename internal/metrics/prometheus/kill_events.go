@@ -36,26 +36,15 @@ func (e *eventReader) eventKills(ctx context.Context, w metrics.Window, in scope
 	// The value at t covers (t-step, t]. The first step only shows which kills are older.
 	read := metrics.Window{Start: w.End.Add(-steps * w.Step), End: w.End.Add(time.Second), Step: w.Step}
 
-	var kills []metrics.OOMKill
-	unknown := map[string]string{}
-	err := e.eachBatchOr(ctx, in, func(matchers []Matcher) error {
-		list, err := e.Range(ctx, e.expr.oomEvents(w.Step, matchers), read)
-		if err != nil {
-			return err
+	kills, unknown, err := e.readCounters(ctx, read, in)
+	if isTooLarge(err) && len(in.names) == 0 {
+		// All namespaces at once are too large, and are read one by one under their names.
+		in, err = e.scopeOf(ctx, nil, e.expr.containers(oomEventsMetric), read.Start, read.End)
+		if err == nil {
+			kills, unknown, err = e.readCounters(ctx, read, scope{names: in.names})
 		}
-
-		for _, l := range list {
-			kills = append(kills, countedKills(l, w.Step)...)
-		}
-
-		return nil
-	}, func(namespace string, err error) error {
-		unknown[namespace] = metrics.PublicMessage(err)
-		return nil
-	})
-	if isTooLarge(err) { // All namespaces at once, whose names are not known: the counters add to other sources.
-		err = nil
 	}
+
 	if err == nil && len(kills) > 0 {
 		err = e.completeKills(ctx, read, kills)
 	}
@@ -82,6 +71,29 @@ func (e *eventReader) eventKills(ctx context.Context, w metrics.Window, in scope
 	}
 
 	return times, true
+}
+
+// readCounters reads the counters of the kernel of some namespaces. It returns the kills, without what completeKills adds, and the reason by
+// namespace why they are unknown.
+func (e *eventReader) readCounters(ctx context.Context, w metrics.Window, in scope) (kills []metrics.OOMKill, unknown map[string]string, err error) {
+	unknown = map[string]string{}
+	err = e.eachBatchOr(ctx, in, func(matchers []Matcher) error {
+		list, err := e.Range(ctx, e.expr.oomEvents(w.Step, matchers), w)
+		if err != nil {
+			return err
+		}
+
+		for _, l := range list {
+			kills = append(kills, countedKills(l, w.Step)...)
+		}
+
+		return nil
+	}, func(namespace string, err error) error {
+		unknown[namespace] = metrics.PublicMessage(err)
+		return nil
+	})
+
+	return kills, unknown, err
 }
 
 // oomEvents returns the query of the counters of a window that are above zero.

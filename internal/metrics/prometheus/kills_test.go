@@ -85,6 +85,44 @@ func TestOOMKills_TooLargeForOneNamespace(t *testing.T) {
 	}
 }
 
+// TestOOMKills_CountersTooLargeForAll checks that the counters of all namespaces are read namespace by namespace where the server rejects them
+// at once, and that a namespace that is still too large has the reason.
+func TestOOMKills_CountersTooLargeForAll(t *testing.T) {
+	start := today.Add(-6 * time.Hour)
+	w := newFixture(start.Add(-2*time.Hour), today)
+	for _, namespace := range []string{"shop", "vast"} {
+		w.memory(namespace, "web-0", "app", constant(1e8))
+		w.add(from(start.Add(2*time.Hour), 0, 1), "__name__", oomEventsMetric, "namespace", namespace, "pod", "web-0", "container", "app", "id", "/kubepods/1")
+	}
+
+	server := w.serve(t, promserver.Options{Middleware: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			query := r.FormValue("query")
+			one := strings.Contains(query, "shop") && !strings.Contains(query, "vast")
+			if strings.Contains(query, oomEventsMetric) && !one {
+				answerWith(422, "application/json", `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`)(rw, r)
+				return
+			}
+
+			h.ServeHTTP(rw, r)
+		})
+	}})
+
+	s := newSource(t, server.URL(), func(c *Config) { c.Now = func() time.Time { return today } })
+	found := map[string]string{}
+	for k, err := range s.Capabilities().OOM.OOMKills(t.Context(), metrics.Window{Start: start, End: today}, nil) {
+		if err != nil {
+			t.Fatalf("OOMKills of all namespaces: %v, want no error", err)
+		}
+
+		found[k.Key.Workload.Namespace] = cmp.Or(k.Unknown, "killed in "+k.Key.Container)
+	}
+
+	if found["shop"] != "killed in app" || !strings.Contains(found["vast"], "too many samples") {
+		t.Errorf("OOMKills of all namespaces = %v, want the kill in shop and the reason why those in vast are unknown", found)
+	}
+}
+
 // TestOOMKills_EachKindOfContainer lists kills in the series that kube-state-metrics exports for them. Each time is the start of the hour.
 func TestOOMKills_EachKindOfContainer(t *testing.T) {
 	start := today.Add(-6 * time.Hour)
