@@ -270,6 +270,8 @@ func (o *recommendOptions) collector(s Streams) *sizereport.Collector {
 		NeedsRequests:   o.needsRequests(),
 		WithReplays:     o.evidence || o.explain != "",
 		Output:          s.Err,
+
+		NeedsAllNamespaces: len(o.failRules) > 0,
 	}
 
 	if requestpatch.IsFormat(o.output) {

@@ -132,19 +132,23 @@ func (c *clusterCheck) read(ctx context.Context) (mixedClusters, error) {
 
 // warn adds a warning to the statistics for each namespace that is left out.
 func (c *clusterCheck) warn(found mixedClusters) {
-	for _, text := range found.leftOut() {
+	for _, text := range found.leftOut(nil) {
 		c.client.warn(text)
 	}
 }
 
-// leftOut returns a text for each namespace that is left out; none if the whole server is mixed.
-func (m *mixedClusters) leftOut() []string {
+// leftOut returns a text for each of some namespaces, or of all without any, that is left out; none if the whole server is mixed.
+func (m *mixedClusters) leftOut(namespaces []string) []string {
 	if m.refusesAll() {
 		return nil
 	}
 
 	var out []string
 	for _, namespace := range slices.Sorted(maps.Keys(m.byNamespace)) {
+		if len(namespaces) > 0 && !slices.Contains(namespaces, namespace) {
+			continue
+		}
+
 		out = append(out, "namespace "+namespace+" is left out: "+m.byNamespace[namespace].Error())
 	}
 

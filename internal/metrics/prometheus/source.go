@@ -73,10 +73,11 @@ func (s *Source) capabilities(cache *ownerCache) metrics.Capabilities {
 // namespaces whose series look like those of several clusters are left out by the readers, with a warning in Stats.
 func (s *Source) CheckClusters(ctx context.Context) error { return s.clusters.check(ctx) }
 
-// LeftOut returns a text for each namespace that the readers leave out, because its series look like those of several clusters.
-func (s *Source) LeftOut(ctx context.Context) ([]string, error) {
+// LeftOut returns a text for each of some namespaces, or of all without any, that the readers leave out, because its series look like those of
+// several clusters.
+func (s *Source) LeftOut(ctx context.Context, namespaces []string) ([]string, error) {
 	mixed, err := s.clusters.read(ctx)
-	return mixed.leftOut(), err
+	return mixed.leftOut(namespaces), err
 }
 
 // Stats returns statistics of all requests so far.

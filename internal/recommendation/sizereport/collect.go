@@ -50,6 +50,8 @@ type Collector struct {
 	ReadTemplates func(context.Context, *clusterstate.State, *Report) error
 	// NeedsRequests rejects sources without the current requests.
 	NeedsRequests bool
+	// NeedsAllNamespaces rejects sources that leave out a selected namespace, because its series are of several clusters.
+	NeedsAllNamespaces bool
 	// WithReplays replays each recommendation; keepInputs keeps the inputs of the decisions.
 	WithReplays, KeepInputs bool
 
@@ -220,9 +222,14 @@ func (c *Collector) probe(ctx context.Context, source *prometheus.Source, progre
 		return fmt.Errorf("%s: %w", c.Prometheus.Name(), err)
 	}
 
-	leftOut, err := source.LeftOut(ctx)
+	leftOut, err := source.LeftOut(ctx, c.Namespaces)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Prometheus.Name(), err)
+	}
+
+	// A check must not pass for what it has not seen.
+	if c.NeedsAllNamespaces && len(leftOut) > 0 {
+		return fmt.Errorf("--fail-on checks each selected namespace, of which some cannot be read; select others with --namespace: %s", strings.Join(leftOut, "; "))
 	}
 
 	for _, w := range append(found.Warnings, leftOut...) {
