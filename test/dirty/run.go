@@ -45,6 +45,7 @@ func kinds() []Kind {
 	out = append(out, processKinds()...)
 	out = append(out, killKinds()...)
 	out = append(out, moreKinds()...)
+	out = append(out, stackKinds()...)
 	return append(out, severalKind())
 }
 
