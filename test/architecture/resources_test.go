@@ -29,7 +29,6 @@ func resourceReaders() map[string]string {
 		"internal/kube/workload/observed.go":                            "copies pods for effectiveresources",
 		"internal/kube/workload/template.go":                            "reads the result of effectiveresources, and what a patch has to add to a template",
 		"internal/adoption/targetsnapshot/convert_pod.go":               "reads pods, and for TemplateSize a template to find changes of its owner",
-		"internal/adoption/targetsnapshot/decision_input.go":            "asks whether a template has resources of the pod as a whole",
 		"internal/adoption/targetsnapshot/room.go":                      "reads the result of effectiveresources",
 		"internal/adoption/targetsnapshot/desired_size.go":              "reads a recommendation",
 		"internal/adoption/webhook/mutator.go":                          "reads a pod at its creation, which has its defaults, and writes it",

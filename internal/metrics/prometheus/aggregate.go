@@ -54,7 +54,7 @@ func (a *aggregateReader) WorkloadUsage(ctx context.Context, req metrics.Workloa
 		return nil, err
 	}
 
-	query := plausibleSum("workload", a.expr.workloads(metric, planGrid(metric, scrape, req.Window.Step), req), a.expr.largestNode(req.Resource))
+	query := plausibleSum("workload", a.expr.workloads(metric, planGrid(metric, scrape, req.Window.Step), req), largestNode(a.expr, req.Resource))
 	out, err := a.sums(ctx, query, "workload", req.Window)
 	if err != nil {
 		return nil, fmt.Errorf("%s of %d workloads of kind %s in %s: %w", req.Resource, len(req.Names), req.Kind, req.Namespace, err)
@@ -143,7 +143,7 @@ func plausibleSum(label, expr, bound string) string {
 
 // largestNode returns the amount of a resource that a container could use at most: that of the largest node or, where nodes are unknown, the
 // amount that no machine has.
-func (x expressions) largestNode(resource metrics.UsageKind) string {
+func largestNode(x expressions, resource metrics.UsageKind) string {
 	most := map[metrics.UsageKind]float64{metrics.CPU: rightsize.MaxCores, metrics.Memory: rightsize.MaxBytes}[resource]
 	largest := func(metric string) string {
 		return x.latest(metric, "resource", Matcher{Label: "resource", Op: "=", Value: string(resource)})

@@ -208,7 +208,7 @@ func oneHour() string { return openRange(time.Hour) }
 // podCPU returns the CPU usage of pods.
 func (x expressions) podCPU(matchers []Matcher) string {
 	usage := x.usage(cpuMetric, gridPlan{step: time.Hour, window: time.Hour}, matchers...)
-	return plausibleSum(byPod, usage, x.largestNode(metrics.CPU))
+	return plausibleSum(byPod, usage, largestNode(x, metrics.CPU))
 }
 
 // traffic returns the traffic of pods. Each interface counts once, whatever job scrapes it and whatever container it is attributed to.
