@@ -55,9 +55,14 @@ func TestCronWindow_LeapYear(t *testing.T) {
 		{"0 22 * * *", "0 6 * * *", 22 * 60, 6 * 60, every},
 		{"0 8 * * 1-5", "45 17 * * *", 480, 17*60 + 45, weekday},
 		{"30 1 * * *", "30 2 * * *", 90, 150, every},
+		{"0 0 * * *", "30 23 * * *", 0, 23*60 + 30, every},
+		{"30 23 * * *", "0 0 * * *", 23*60 + 30, 0, every},
 	}
 
-	places := []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Shanghai"}
+	places := []string{
+		"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Shanghai", "America/Havana", "Asia/Beirut", "America/Santiago", "Africa/Cairo",
+		"Antarctica/Troll", "Africa/Casablanca", "Europe/Dublin",
+	}
 	for _, d := range windows {
 		calendar := d.calendar(2024)
 		for _, name := range places {
