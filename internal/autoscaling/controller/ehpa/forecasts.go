@@ -37,12 +37,23 @@ type forecastPlan struct {
 
 // rulesCondition returns the condition with the rules that are not in force.
 func rulesCondition(listed ListedRules) *condition.State {
+	var problems []string
+	if listed.Problem != nil {
+		problems = append(problems, listed.Problem.Error())
+	}
+
+	for _, rule := range listed.Rules.Ineffective(listed.Series) {
+		if rule.Reason == promadapter.ReasonNotListed {
+			problems = append(problems, rule.Rule+": Prometheus refuses its seriesQuery, or it finds too many names")
+		}
+	}
+
 	out := &condition.State{Type: autoscalingv1alpha1.ConditionMetricRulesReady, OK: true, Reason: autoscalingv1alpha1.ReasonRulesInForce}
 	switch {
-	case listed.Problem != nil:
+	case len(problems) > 0:
 		out.OK = false
 		out.Reason = autoscalingv1alpha1.ReasonRulesRefused
-		out.Message = listed.Problem.Error()
+		out.Message = strings.Join(problems, "\n")
 	case listed.Rules == nil:
 		return nil
 	}

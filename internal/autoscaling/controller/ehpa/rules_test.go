@@ -24,6 +24,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/promadapter"
+	"crane.io/crane/internal/metrics/prometheus"
 )
 
 // listSeries returns the listing of rules on a server that has some series; nil without rules.
@@ -140,6 +141,17 @@ func TestRefusedRulesAreReported(t *testing.T) {
 	c := meta.FindStatusCondition(e.Status.Conditions, "MetricRulesReady")
 	if c.Status != metav1.ConditionFalse || c.Reason != "RulesRefused" || !strings.Contains(c.Message, "rules[2]") {
 		t.Errorf("MetricRulesReady = %s/%s %q, want False/RulesRefused with rules[2]", c.Status, c.Reason, c.Message)
+	}
+
+	// A rule that Prometheus refuses to list defines no metric either.
+	b.rules = parseRules(t, catchAll)
+	b.series, _ = b.rules.List(t.Context(), nil, func(context.Context, string) ([]string, error) {
+		return nil, &prometheus.Error{Kind: prometheus.Refused}
+	})
+	e, _ = b.reconcile(t, "web")
+	c = meta.FindStatusCondition(e.Status.Conditions, "MetricRulesReady")
+	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "rules[0]: Prometheus refuses") || !strings.Contains(c.Message, "rules[1]: Prometheus refuses") {
+		t.Errorf("MetricRulesReady = %s/%s %q, want False with rules[0] and rules[1]", c.Status, c.Reason, c.Message)
 	}
 }
 
