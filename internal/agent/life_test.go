@@ -121,6 +121,8 @@ func TestLifeOfContainers_Recorded(t *testing.T) {
 	for name, text := range map[string]string{
 		"the pod of an inherited limit requests more": "calm(1,564) exit(1,247) exit(4,831) restart-agent-alone(5,986) restart-runtime(2,240) time(2,318) " +
 			"hand-over(2,461) resize-pod(1,788) delete(5,970)",
+		"the kernel scales the throttle of an elastic container": "resize-pod(1,359) time(4,983) delete(5,165) exit(4,751) late-status(3,906) " +
+			"kill(0,32) restart-agent(3,686) load(0,489) online(3,49) resize(3,374) crash(3,479) scale(5,560) restart-runtime(3,767) late-status(0,111)",
 		"a throttled elastic pod gets an ordinary request": "time(3,802) exit(3,934) crash(0,439) resize-pod(3,629) calm(3,401)",
 	} {
 		for _, v1 := range []bool{false, true} {

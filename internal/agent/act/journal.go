@@ -123,7 +123,12 @@ func (j *Journal) Change(u Unit) error {
 	defer j.mu.Unlock()
 
 	j.sweep()
-	if err := j.files.unscale(j.entries[u.Key]); err != nil {
+	groups := j.entries[u.Key].groups()
+	for _, c := range u.Changes {
+		groups[c.Group] = true
+	}
+
+	if err := j.unscale(groups); err != nil {
 		return err
 	}
 
@@ -376,8 +381,8 @@ func (e *Entry) Sets(group, file, value string) bool {
 	return record != nil && cgroup.EqualSettings(file, record.Set, value)
 }
 
-// ResetScaled writes the limits of a unit again that the kernel has scaled.
-func ResetScaled(j *Journal, key string) error {
+// ResetScaled writes the limits of a unit's groups and of others again that the kernel has scaled, whichever unit wrote them.
+func ResetScaled(j *Journal, key string, others ...string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
@@ -385,7 +390,12 @@ func ResetScaled(j *Journal, key string) error {
 		return nil
 	}
 
-	return j.files.unscale(j.entries[key])
+	groups := j.entries[key].groups()
+	for _, group := range others {
+		groups[group] = true
+	}
+
+	return j.unscale(groups)
 }
 
 // Entries returns all entries in the order of their first change.

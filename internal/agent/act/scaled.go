@@ -13,22 +13,35 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// unscale writes the limits of a unit again that the kernel has scaled: quota, period and burst of a throttled group, by the same factor.
-// Afterward the files have the text that the unit wrote, so that a change by another process can be told from one by the kernel.
-func (s settingFiles) unscale(e *Entry) error {
-	if e == nil {
-		return nil
-	}
-
-	names := cpuLimitFiles(s.layout.Version)
+// unscale writes the limits of groups again that the kernel has scaled: quota, period and burst of a throttled group, by the same factor,
+// whichever unit wrote them. Afterward the files have the text that the unit wrote, so that a change by another process can be told from one by
+// the kernel.
+func (j *Journal) unscale(groups map[string]bool) error {
+	names := cpuLimitFiles(j.files.layout.Version)
 	var errs []error
-	for i := range e.Files {
-		if record := &e.Files[i]; record.File == names.quota && !record.Condition {
-			errs = append(errs, s.unscaleGroup(e, record, names))
+	for _, e := range j.entries {
+		for i := range e.Files {
+			if record := &e.Files[i]; groups[record.Group] && record.File == names.quota && !record.Condition {
+				errs = append(errs, j.files.unscaleGroup(e, record, names))
+			}
 		}
 	}
 
 	return errors.Join(errs...)
+}
+
+// groups returns the groups that a unit has changed.
+func (e *Entry) groups() map[string]bool {
+	out := map[string]bool{}
+	if e == nil {
+		return out
+	}
+
+	for i := range e.Files {
+		out[e.Files[i].Group] = true
+	}
+
+	return out
 }
 
 func (s settingFiles) unscaleGroup(e *Entry, quota *FileRecord, names limitFiles) error {

@@ -4,6 +4,7 @@
 package act
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/units"
 )
 
 // scale does what the kernel's period timer does to a throttled group, a number of times.
@@ -147,5 +149,40 @@ func TestResetScaledParent(t *testing.T) {
 	got, _, readErr := n.layout.ReadLimit(&host.Reader{}, pod)
 	if err != nil || readErr != nil || got != limit {
 		t.Errorf("ResetScaled = %v with limit %v, %v; want nil and %v", err, got, readErr, limit)
+	}
+}
+
+// TestKernelScalesLayers checks that the limit of a unit below a throttle is changed and undone after the kernel has scaled the throttle.
+func TestKernelScalesLayers(t *testing.T) {
+	for _, v1 := range []bool{false, true} {
+		for _, undoesLower := range []bool{false, true} {
+			n := newFixture(t, v1)
+			j := n.open(t, n.tree)
+			elastic := func(cores int) Unit {
+				limit := cgroup.NewBandwidth(units.MilliCPU(1000*cores), 100*time.Millisecond)
+				return Unit{Key: "elastic/c", Changes: QuotaChanges(n.layout.Version, n.group, limit)}
+			}
+
+			if err := j.Change(elastic(3)); err != nil {
+				t.Fatal(err)
+			}
+
+			th := NewThrottler(n.layout, j)
+			if err := th.Throttle(plan(3000, 300, 3000), n.group); err != nil {
+				t.Fatal(err)
+			}
+
+			n.scale(t, 1, 2)
+
+			lower := j.Change(elastic(2))
+			if undoesLower {
+				n.scale(t, 1, 2)
+				lower = errors.Join(lower, j.Undo("elastic/c"))
+			}
+
+			if err := errors.Join(lower, j.UndoAll()); err != nil || n.limit(t) != "none burst 0s" || len(j.Entries()) > 0 {
+				t.Errorf("v1 %t, lower undone first %t: UndoAll = %v with %s and entries %+v, want nil, no limit and none", v1, undoesLower, err, n.limit(t), j.Entries())
+			}
+		}
 	}
 }

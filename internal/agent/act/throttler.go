@@ -64,7 +64,7 @@ func (t *Throttler) UndoInherited() error {
 func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	pod := filepath.Dir(group)
 	key := cpuKey(filepath.Base(pod))
-	if err := ResetScaled(t.journal, key); err != nil {
+	if err := ResetScaled(t.journal, key, group); err != nil {
 		return err
 	}
 

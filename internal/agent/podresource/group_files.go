@@ -342,7 +342,7 @@ func (g unitFiles) readLimit() (cgroup.Bandwidth, error) {
 		return now, err
 	}
 
-	if err := act.ResetScaled(journal, g.unit.key(aspectCPU)); err != nil {
+	if err := act.ResetScaled(journal, g.unit.key(aspectCPU), g.group); err != nil {
 		return cgroup.Bandwidth{}, err
 	}
 
