@@ -130,7 +130,7 @@ func TestLifeOfContainers_Recorded(t *testing.T) {
 				t.Parallel()
 
 				if violation := liveOnce(t, v1, parseEvents(t, text)); violation != "" {
-					t.Errorf("the life %s ends with %s, want no violation", text, violation)
+					t.Errorf("liveOnce(%s) = %s, want no violation", text, violation)
 				}
 			})
 		}

@@ -128,7 +128,7 @@ func (j *Journal) Change(u Unit) error {
 		groups[c.Group] = true
 	}
 
-	if err := j.unscale(groups); err != nil {
+	if err := unscaleGroups(j, groups); err != nil {
 		return err
 	}
 
@@ -395,7 +395,7 @@ func ResetScaled(j *Journal, key string, others ...string) error {
 		groups[group] = true
 	}
 
-	return j.unscale(groups)
+	return unscaleGroups(j, groups)
 }
 
 // Entries returns all entries in the order of their first change.

@@ -13,10 +13,10 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// unscale writes the limits of groups again that the kernel has scaled: quota, period and burst of a throttled group, by the same factor,
+// unscaleGroups writes the limits of groups again that the kernel has scaled: quota, period and burst of a throttled group, by the same factor,
 // whichever unit wrote them. Afterward the files have the text that the unit wrote, so that a change by another process can be told from one by
 // the kernel.
-func (j *Journal) unscale(groups map[string]bool) error {
+func unscaleGroups(j *Journal, groups map[string]bool) error {
 	names := cpuLimitFiles(j.files.layout.Version)
 	var errs []error
 	for _, e := range j.entries {

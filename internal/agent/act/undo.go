@@ -85,7 +85,7 @@ func (j *Journal) undo(list []*Entry) error {
 func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 	var errs []error
 	// A limit that cannot be reset keeps the unit in the journal, and the other files are restored all the same.
-	if err := j.unscale(e.groups()); err != nil {
+	if err := unscaleGroups(j, e.groups()); err != nil {
 		errs = append(errs, err)
 	}
 
