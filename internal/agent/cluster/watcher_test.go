@@ -105,6 +105,22 @@ func (w *fixture) until(t *testing.T, what string, holds func(*State) bool) {
 	}
 }
 
+// awaitWatches waits until every kind is watched: the fake API servers lose what changes between a list and its watch.
+func (w *fixture) awaitWatches(t *testing.T) {
+	t.Helper()
+
+	w.until(t, "watches of all kinds", func(*State) bool {
+		watches := 0
+		for _, action := range append(w.core.Actions(), w.rules.Actions()...) {
+			if action.GetVerb() == "watch" {
+				watches++
+			}
+		}
+
+		return watches >= len(w.activeCaches())
+	})
+}
+
 // noOptOuts lets the watcher know that nothing has opted out.
 func (w *fixture) noOptOuts(t *testing.T) {
 	t.Helper()
@@ -194,6 +210,7 @@ func TestWatcher(t *testing.T) {
 		t.Error("State() returned another pointer, want the same while nothing changes")
 	}
 
+	w.awaitWatches(t)
 	ctx := t.Context()
 	objects := w.rules.Resource(resource("nodeqoss"))
 	if _, err := objects.Update(ctx, nodeQOS("mixed", rule("cpu_total_usage", "0.7")), metav1.UpdateOptions{}); err != nil {
@@ -228,6 +245,7 @@ func TestWatcher(t *testing.T) {
 func TestBadObject(t *testing.T) {
 	w := newFixture(t, nil)
 	w.start(t)
+	w.awaitWatches(t)
 
 	if _, err := w.rules.Resource(resource("nodeqoss")).Create(t.Context(), nodeQOS("bad", rule("cpu_total_usage", "lots")), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -446,6 +464,7 @@ func TestStartSpread(t *testing.T) {
 		t.Errorf("%d requests before the wait, want none", n)
 	}
 
+	w.until(t, "the wait", func(*State) bool { return w.clock.HasWaiters() })
 	w.clock.Step(time.Minute)
 	<-w.Answered()
 }
