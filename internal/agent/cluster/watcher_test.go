@@ -168,6 +168,7 @@ func TestOptOut(t *testing.T) {
 
 	w.start(t)
 	w.until(t, "all of the namespace", optedOut("a", "b", "web-77-x"))
+	w.awaitWatches(t)
 
 	if err := w.core.CoreV1().Namespaces().Delete(ctx, "n", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
