@@ -43,9 +43,9 @@ func (l *lifeOf) checkGroup(when, group string, entries []act.Entry, request int
 		top, bottom := recordsOf(entries, group, file)
 		isQuota := file == cgroup.FileMax || file == cgroup.FileQuotaV1
 		switch {
-		case cgroup.EqualSettings(file, now, kubelets), isQuota && l.isScaled(limit, kubelets):
+		case cgroup.EqualSettings(file, now, kubelets), isQuota && l.isScaled(limit, kubelets, kubeletPeriod):
 		case top != nil && (cgroup.EqualSettings(file, now, top.Set) || cgroup.EqualSettings(file, now, top.Before)):
-		case top != nil && isQuota && (l.isScaled(limit, top.Set) || l.isScaled(limit, top.Before)):
+		case top != nil && isQuota && (l.isScaled(limit, top.Set, periodOf(entries, group)) || l.isScaled(limit, top.Before, periodOf(entries, group))):
 		case (file == cgroup.FileWeight || file == cgroup.FileSharesV1) && l.isIdle(group):
 		default:
 			l.failf("%s: %s of %s is %q, neither the kubelet's %q nor in the journal: %+v", when, file, group, now, kubelets, top)
@@ -56,7 +56,7 @@ func (l *lifeOf) checkGroup(when, group string, entries []act.Entry, request int
 		}
 
 		// The kubelet's own limit may be below what a container may use of its pod's request.
-		ofKubelet := cgroup.EqualSettings(file, now, kubelets) || l.isScaled(limit, kubelets)
+		ofKubelet := cgroup.EqualSettings(file, now, kubelets) || l.isScaled(limit, kubelets, kubeletPeriod)
 		if isQuota && !limit.Unlimited() && !ofKubelet && int64(1000*limit.Cores()+1.5) < request && l.ticks%5 == 0 {
 			l.failf("%s: the quota of %s is %.0fm, below its effective request of %dm", when, group, 1000*limit.Cores(), request)
 		}
@@ -68,15 +68,33 @@ func (l *lifeOf) isIdle(group string) bool {
 	return err == nil && text == "1"
 }
 
-// isScaled reports whether the kernel made a limit of a value.
-func (l *lifeOf) isScaled(now cgroup.Bandwidth, value string) bool {
+// kubeletPeriod is the period that the kubelet writes.
+const kubeletPeriod = 100 * time.Millisecond
+
+// periodOf returns the period in which a throttle set a quota of v1: that of the kubelet, or what the kernel had made of it.
+func periodOf(entries []act.Entry, group string) time.Duration {
+	out := kubeletPeriod
+	for i := range entries {
+		for _, f := range entries[i].Files {
+			micros, err := strconv.ParseInt(f.Set, 10, 64)
+			if f.Group == group && f.File == cgroup.FilePeriodV1 && err == nil {
+				out = time.Duration(micros) * time.Microsecond
+			}
+		}
+	}
+
+	return out
+}
+
+// isScaled reports whether the kernel made a limit of a value, on v1 of a quota in a period.
+func (l *lifeOf) isScaled(now cgroup.Bandwidth, value string, period time.Duration) bool {
 	if !l.v1 {
 		b, err := cgroup.ParseCPUMax([]byte(value + "\n"))
 		return err == nil && now.IsScaled(b)
 	}
 
 	quota, err := strconv.ParseInt(value, 10, 64)
-	return err == nil && now.IsScaled(cgroup.Bandwidth{Quota: time.Duration(quota) * time.Microsecond, Period: 100 * time.Millisecond})
+	return err == nil && now.IsScaled(cgroup.Bandwidth{Quota: time.Duration(quota) * time.Microsecond, Period: period})
 }
 
 // recordsOf returns the records of a file in the units that changed it last and first; nil if none did.
