@@ -129,7 +129,7 @@ func FailureOf(err error) *ResponseError {
 	case apierrors.IsForbidden(err):
 		return Forbidden(err)
 	case apierrors.IsUnauthorized(err):
-		return NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, "the API server does not accept the credentials: "+err.Error(), "renew the login of kubectl")
+		return NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, "the API server does not accept the credentials: "+metrics.PublicMessage(err), "renew the login of kubectl")
 
 	case apierrors.IsNotFound(err):
 		return NewResponseError(http.StatusNotFound, contract.ReasonNotFound, err.Error(), "")

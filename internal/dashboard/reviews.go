@@ -24,6 +24,7 @@ import (
 
 	"crane.io/crane/internal/component/recovery"
 	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/internal/metrics"
 )
 
 const (
@@ -135,7 +136,7 @@ func (r *Reviews) Identify(ctx context.Context, token string) (Person, error) {
 	case apierrors.IsForbidden(err): // An anonymous user: the token was not read at all.
 		return p, apierrors.NewUnauthorized(err.Error())
 	case err != nil:
-		return p, NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("the API server does not say who you are: %v", err), "the page repeats the request")
+		return p, NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, "the API server does not say who you are: "+metrics.PublicMessage(err), "the page repeats the request")
 	}
 
 	p.Name = answer.Status.UserInfo.Username
@@ -205,7 +206,7 @@ func (r *Reviews) Allowed(ctx context.Context, right Right) (bool, error) {
 		return false, err
 	}
 	if err != nil {
-		return false, NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("the API server does not say whether you may %s: %v", right, err), "the page repeats the request")
+		return false, NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("the API server does not say whether you may %s: %s", right, metrics.PublicMessage(err)), "the page repeats the request")
 	}
 
 	if cached != nil {

@@ -8,7 +8,6 @@ package metrics
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 
@@ -139,16 +138,6 @@ type PublicError interface {
 	error
 	// PublicMessage describes the failure without that.
 	PublicMessage() string
-}
-
-// PublicMessage returns the text of an error for readers of one namespace: in the status of their objects and in answers to their requests.
-// The log has the whole error.
-func PublicMessage(err error) string {
-	if public := PublicError(nil); errors.As(err, &public) {
-		return public.PublicMessage()
-	}
-
-	return err.Error()
 }
 
 // WorkloadsRequest selects workloads of one namespace and kind.

@@ -7,7 +7,6 @@ package backend
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
 	"crane.io/crane/internal/kube/clusteraccess"
+	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/historyserver"
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/cost"
@@ -128,7 +128,7 @@ func (v *viewAccess) readScope(ctx context.Context) (*[]string, error) {
 		return &all, nil
 	}
 
-	clients, config, err := v.Access.Clientset()
+	clients, _, err := v.Access.Clientset()
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (v *viewAccess) readScope(ctx context.Context) (*[]string, error) {
 	for _, right := range []dashboard.Right{{Verb: "list", Group: analysisv1alpha1.GroupVersion.Group, Resource: "recommendations"}, {Verb: "list", Resource: "pods"}} {
 		allowed, err := dashboard.SelfReview(ctx, clients, right)
 		if err != nil {
-			return nil, unavailable(config.Host, err)
+			return nil, unavailable(err)
 		}
 
 		if !allowed {
@@ -178,12 +178,12 @@ func (v *viewAccess) Objects() (client.Client, error) {
 	return v.Personal.ObjectClient()
 }
 
-// unavailable returns the failure of a request to the API server that got no answer of it.
-func unavailable(host string, err error) error {
+// unavailable returns the failure of a request to the API server that got no answer of it. Its text is for everybody who may log in.
+func unavailable(err error) error {
 	failure := dashboard.FailureOf(err)
 	if failure.Body.Reason != contract.ReasonInternal {
 		return err
 	}
 
-	return dashboard.NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("API server %s: %v", host, err), "the page repeats the request")
+	return dashboard.NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, "API server: "+metrics.PublicMessage(err), "the page repeats the request")
 }

@@ -203,7 +203,7 @@ func (v *costView) readLabels(ctx context.Context) (*workloadLabels, error) {
 		return nil, dashboard.NotServed("labels are read from the Kubernetes API, and there is no kubeconfig", "group by namespace or workload")
 	}
 	if err != nil {
-		return nil, unavailable(v.Personal.ServerName(), err)
+		return nil, unavailable(err)
 	}
 
 	out := &workloadLabels{byWorkload: map[cost.Workload]map[string]string{}}

@@ -75,13 +75,13 @@ func (v *autoscalingView) Forecast(ctx context.Context, namespace, name string) 
 
 	var ehpa autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &ehpa); err != nil {
-		return out, unavailable(v.Personal.ServerName(), err)
+		return out, unavailable(err)
 	}
 
 	out.Marks = cronMarks(&ehpa)
 	var predictions predictionv1alpha1.TimeSeriesPredictionList
 	if err := c.List(ctx, &predictions, client.InNamespace(namespace)); err != nil {
-		return out, unavailable(v.Personal.ServerName(), err)
+		return out, unavailable(err)
 	}
 
 	i := slices.IndexFunc(predictions.Items, func(p predictionv1alpha1.TimeSeriesPrediction) bool { return metav1.IsControlledBy(&p, &ehpa) })

@@ -56,7 +56,7 @@ func (v *ruleView) readRules(ctx context.Context) (*contract.RuleList, error) {
 
 	var list analysisv1alpha1.RecommendationRuleList
 	if err := c.List(ctx, &list); err != nil {
-		return nil, unavailable(v.Access.ServerName(), err)
+		return nil, unavailable(err)
 	}
 
 	for i := range list.Items {
@@ -163,7 +163,7 @@ func (v *autoscalingView) readAutoscalers(ctx context.Context) (*contract.Autosc
 	for _, namespace := range scope {
 		var horizontal autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
 		if err := c.List(ctx, &horizontal, client.InNamespace(namespace)); err != nil {
-			return nil, unavailable(v.Access.ServerName(), err)
+			return nil, unavailable(err)
 		}
 
 		for i := range horizontal.Items {
@@ -172,7 +172,7 @@ func (v *autoscalingView) readAutoscalers(ctx context.Context) (*contract.Autosc
 
 		var vertical autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList
 		if err := c.List(ctx, &vertical, client.InNamespace(namespace)); err != nil {
-			return nil, unavailable(v.Access.ServerName(), err)
+			return nil, unavailable(err)
 		}
 
 		for i := range vertical.Items {

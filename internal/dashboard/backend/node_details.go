@@ -17,6 +17,7 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/dashboard/contract"
 	"crane.io/crane/internal/kube/topologyconv"
+	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/numa"
@@ -45,7 +46,7 @@ type nodeDetails struct {
 // note records why details are missing; kinds that are not installed have none.
 func (d nodeDetails) note(what string, err error) {
 	if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-		d.out.Notes = append(d.out.Notes, what+" are unknown: "+err.Error())
+		d.out.Notes = append(d.out.Notes, what+" are unknown: "+metrics.PublicMessage(err))
 	}
 }
 

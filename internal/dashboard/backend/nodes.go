@@ -41,7 +41,7 @@ func (v *nodeView) Nodes(ctx context.Context) (contract.NodeList, error) {
 
 func (v *nodeView) readNodes(ctx context.Context) (*contract.NodeList, error) {
 	out := &contract.NodeList{Origin: v.origin(), Currency: v.Prices.Currency, Nodes: []contract.Node{}}
-	lister, host, err := v.Personal.Lister()
+	lister, _, err := v.Personal.Lister()
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (v *nodeView) readNodes(ctx context.Context) (*contract.NodeList, error) {
 		priced = append(priced, cost.Node{Name: n.Name, Labels: n.Labels, Size: workload.AmountsOf(n.Status.Capacity)})
 		return nil
 	}); err != nil {
-		return nil, unavailable(host, err)
+		return nil, unavailable(err)
 	}
 
 	index := map[string]*contract.Node{}
@@ -79,7 +79,7 @@ func (v *nodeView) readNodes(ctx context.Context) (*contract.NodeList, error) {
 
 		return nil
 	}); err != nil {
-		return nil, unavailable(host, err)
+		return nil, unavailable(err)
 	}
 
 	details.readWaterMarks(ctx)

@@ -100,7 +100,7 @@ func (v *overviewView) addRecords(ctx context.Context, out *contract.Overview) {
 		record, err = savingsrecord.Load(ctx, c, v.CranedNamespace)
 	}
 	if err != nil {
-		out.Missing[contract.MissingTrend] = dashboard.FailureOf(unavailable(v.Personal.ServerName(), err)).Body
+		out.Missing[contract.MissingTrend] = dashboard.FailureOf(unavailable(err)).Body
 	}
 
 	if record != nil {
@@ -178,7 +178,7 @@ func (v *overviewView) readKills(ctx context.Context, c client.Client) ([]contra
 		return []contract.OOMKill{}, nil
 	}
 	if err != nil {
-		return nil, unavailable(v.Personal.ServerName(), err)
+		return nil, unavailable(err)
 	}
 
 	ledger, _, err := oom.Parse(object.Data[oom.ConfigMapKey])

@@ -38,7 +38,7 @@ func (v *placementView) Placement(ctx context.Context, namespace, pod string) (c
 	scheduler := schedulerclient.Client{Access: &access, Namespace: v.CranedNamespace, Port: schedulerclient.DefaultPort, Address: v.Scheduler}
 	found, err := scheduler.Explanations(ctx, namespace, pod)
 	if err != nil {
-		return out, placementFailure(v.Personal.ServerName(), err)
+		return out, placementFailure(err)
 	}
 
 	out.Source = "crane-scheduler"
@@ -59,7 +59,7 @@ func withToken(access clusteraccess.Fixed, token string) *clusteraccess.Fixed {
 	return &access
 }
 
-func placementFailure(host string, err error) error {
+func placementFailure(err error) error {
 	next := "the scheduler keeps the latest attempts only; the pod must have schedulerName: crane-scheduler"
 	if errors.Is(err, schedulerclient.ErrPodNotRecorded) {
 		return dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound, err.Error(), next)
@@ -74,7 +74,7 @@ func placementFailure(host string, err error) error {
 		return forbidden
 	}
 
-	return unavailable(host, err)
+	return unavailable(err)
 }
 
 func attemptOf(e *nodeload.Explanation) contract.PlacementAttempt {

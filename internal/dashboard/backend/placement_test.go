@@ -46,7 +46,7 @@ func TestPlacement(t *testing.T) {
 // TestPlacementNamesTheMissingRight checks that the refusal of a forwarded port, which is a text alone, is one of the person's rights.
 func TestPlacementNamesTheMissingRight(t *testing.T) {
 	refused := errors.New(`error upgrading connection: pods "crane-scheduler" is forbidden: User "ann" cannot create resource "pods/portforward" in API group "" in the namespace "crane-system"`)
-	got := dashboard.FailureOf(placementFailure("https://api", refused))
+	got := dashboard.FailureOf(placementFailure(refused))
 	if got.Body.Reason != contract.ReasonForbidden || !strings.Contains(got.Body.Right, "create pods/portforward") {
 		t.Errorf("placementFailure = %+v, want forbidden with the right to create pods/portforward", got.Body)
 	}

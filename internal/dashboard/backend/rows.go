@@ -84,7 +84,7 @@ func (v *worklistView) readObjects(ctx context.Context) (*contract.Worklist, err
 				break
 			}
 			if err != nil {
-				return nil, unavailable(v.Access.ServerName(), err)
+				return nil, unavailable(err)
 			}
 
 			for i := range list.Items {

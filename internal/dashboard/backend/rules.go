@@ -23,6 +23,7 @@ import (
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
 )
 
 const (
@@ -75,7 +76,7 @@ func (v *ruleView) CreateRule(ctx context.Context, request contract.RuleRequest)
 	}
 
 	if err := c.Create(ctx, rule, options...); err != nil {
-		return out, unavailable(v.Personal.ServerName(), err)
+		return out, unavailable(err)
 	}
 
 	out.Created = !request.DryRun
@@ -112,7 +113,7 @@ func parseRule(text string) (*analysisv1alpha1.RecommendationRule, error) {
 
 // selectTargets counts the objects that a rule selects, each once, and names the first ones. A kind that the user may not list is a warning.
 func (v *ruleView) selectTargets(ctx context.Context, mapper meta.RESTMapper, spec analysisv1alpha1.RecommendationRuleSpec, out *contract.RuleResult) error {
-	lister, host, err := v.Personal.Lister()
+	lister, _, err := v.Personal.Lister()
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func (v *ruleView) selectTargets(ctx context.Context, mapper meta.RESTMapper, sp
 		kind := workload.KindOf(s.APIVersion, s.Kind)
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
-			out.Warnings = append(out.Warnings, fmt.Sprintf("spec.resourceSelectors[%d]: %v", i, err))
+			out.Warnings = append(out.Warnings, fmt.Sprintf("spec.resourceSelectors[%d]: %s", i, metrics.PublicMessage(err)))
 			continue
 		}
 
@@ -161,7 +162,7 @@ func (v *ruleView) selectTargets(ctx context.Context, mapper meta.RESTMapper, sp
 				targets = append(targets, target)
 				return nil
 			}); err != nil {
-				failure := dashboard.FailureOf(unavailable(host, err))
+				failure := dashboard.FailureOf(unavailable(err))
 				if failure.Body.Reason != contract.ReasonForbidden && failure.Body.Reason != contract.ReasonNotFound {
 					return failure
 				}

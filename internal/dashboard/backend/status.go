@@ -71,7 +71,7 @@ func (v *statusView) describe(ctx context.Context) (*contract.Cluster, error) {
 
 // describeRights sets the rights of the user of the kubeconfig, in the namespaces of the scope.
 func (v *statusView) describeRights(ctx context.Context, out *contract.Cluster) error {
-	clients, config, err := v.Access.Clientset()
+	clients, _, err := v.Access.Clientset()
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (v *statusView) describeRights(ctx context.Context, out *contract.Cluster) 
 		{dashboard.Right{Verb: "create", Group: group, Resource: "recommendationrules"}, &out.Rights.CreateRules},
 	} {
 		if *ask.allowed, err = dashboard.SelfReview(ctx, clients, ask.right); err != nil {
-			return unavailable(config.Host, err)
+			return unavailable(err)
 		}
 	}
 
@@ -126,7 +126,7 @@ func (v *statusView) Health(ctx context.Context) (contract.Health, error) {
 
 	found, err := installation.Read(ctx, c, v.CranedNamespace, v.Clock.Now())
 	if err != nil {
-		return out, unavailable(v.Personal.ServerName(), err)
+		return out, unavailable(err)
 	}
 
 	for _, c := range found {

@@ -325,7 +325,7 @@ func (v *workloadView) addSources(ctx context.Context, out *contract.WorkloadDet
 	}
 
 	if err != nil {
-		out.Notes = append(slices.Clone(out.Notes), "the origins of the size cannot be read: "+err.Error())
+		out.Notes = append(slices.Clone(out.Notes), "the origins of the size cannot be read: "+metrics.PublicMessage(err))
 	}
 
 	for _, row := range out.Rows {

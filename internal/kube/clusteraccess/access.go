@@ -214,8 +214,12 @@ func (a *Access) ListCluster(ctx context.Context, namespaces []string) (workload
 	return listFrom(a, func(l *workload.Lister) (workload.Cluster, error) { return l.Cluster(ctx, namespaces) })
 }
 
-// ServerName returns the name of the API server for messages.
+// ServerName returns the name of the API server for messages, without its address where persons of different rights read them.
 func (a *Access) ServerName() string {
+	if a.Fixed != nil && a.Fixed.Personal {
+		return "Kubernetes API"
+	}
+
 	config, err := a.Config()
 	if err != nil {
 		return "Kubernetes API"
