@@ -148,6 +148,10 @@ func newFixture(t *testing.T) *fixture {
 func (f *fixture) confirm(ctx context.Context, seed uint64, failed []*run) ([]*run, error) {
 	const repeats = 2
 	var confirmed []*run
+	for _, r := range failed {
+		f.t.Logf("seed %d, case %d violates, and is repeated:\n%s", seed, r.index, strings.Join(r.violations, "\n"))
+	}
+
 	for range repeats {
 		if len(failed) == 0 {
 			return confirmed, nil
@@ -177,7 +181,7 @@ func (f *fixture) confirm(ctx context.Context, seed uint64, failed []*run) ([]*r
 	}
 
 	for _, r := range failed {
-		f.t.Logf("seed %d, case %d failed once and passed %d times:\n%s", seed, r.index, repeats, strings.Join(r.violations, "\n"))
+		f.t.Logf("seed %d, case %d passed %d times after it failed once", seed, r.index, repeats)
 	}
 
 	return confirmed, nil
