@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,7 +120,23 @@ func randomRules(r *rand.Rand) *autoscalingv2.HPAScalingRules {
 // scaleStore is the scale of the target.
 type scaleStore struct {
 	scaleclient.ScaleInterface
+
+	mu       sync.Mutex
 	replicas int32
+}
+
+func (s *scaleStore) current() int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.replicas
+}
+
+func (s *scaleStore) set(replicas int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.replicas = replicas
 }
 
 // Scales implements scaleclient.ScalesGetter.
@@ -127,15 +144,16 @@ func (s *scaleStore) Scales(string) scaleclient.ScaleInterface { return s }
 
 // Get implements scaleclient.ScaleInterface.
 func (s *scaleStore) Get(context.Context, schema.GroupResource, string, metav1.GetOptions) (*autoscalingv1.Scale, error) {
+	replicas := s.current()
 	return &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: autoscalingv1.ScaleSpec{Replicas: s.replicas},
-		Status: autoscalingv1.ScaleStatus{Replicas: s.replicas, Selector: "app=web"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas},
+		Status: autoscalingv1.ScaleStatus{Replicas: replicas, Selector: "app=web"},
 	}, nil
 }
 
 // Update implements scaleclient.ScaleInterface.
 func (s *scaleStore) Update(_ context.Context, _ schema.GroupResource, scale *autoscalingv1.Scale, _ metav1.UpdateOptions) (*autoscalingv1.Scale, error) {
-	s.replicas = scale.Spec.Replicas
+	s.set(scale.Spec.Replicas)
 	return scale, nil
 }
 
@@ -180,12 +198,12 @@ func runHPAController(t *testing.T, world *hpaWorld, s hpaSequence) []int32 {
 	for i := range s.values {
 		world.setNamed(s.values[i])
 		if replicas, ok := s.scaled[i]; ok {
-			target.replicas = replicas
+			target.set(replicas)
 		}
 
 		time.Sleep(syncInterval)
 		synctest.Wait()
-		out = append(out, target.replicas)
+		out = append(out, target.current())
 	}
 
 	cancel()
