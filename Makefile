@@ -174,7 +174,7 @@ LINT_CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/crane-golangci-lint$(CURDIR)
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Run the linters
-	GOLANGCI_LINT_CACHE=$(LINT_CACHE) $(BIN)/golangci-lint run ./...
+	GOLANGCI_LINT_CACHE=$(LINT_CACHE) $(BIN)/golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: generate
 generate: $(BIN)/controller-gen ## Regenerate deepcopy functions, CRDs, protobuf types and the reference pages of docs/
