@@ -18,19 +18,19 @@ const (
 	throttledPeriods = "container_cpu_cfs_throttled_periods_total"
 )
 
-// moreKinds are variants of the other faults. Those without a minimum are not right in each round.
+// moreKinds are variants of the other faults.
 func moreKinds() []Kind {
 	return []Kind{
-		{Name: "pod of the same name again", process: statefulSet, damage: sameNameAgain},
-		{Name: "extreme samples", damage: onUsage(extreme)},
-		{Name: "scrape interval grows", damage: slowerAfter},
-		{Name: "clock skew of kube-state-metrics", damage: skewedState},
-		{Name: "runs of one sample", process: tinyRuns, expect: func(w *Workload) Expectation {
+		{Name: "pod of the same name again", Minimum: 1, process: statefulSet, damage: sameNameAgain},
+		{Name: "extreme samples", Minimum: 1, damage: onUsage(extreme)},
+		{Name: "scrape interval grows", Minimum: 1, damage: slowerAfter},
+		{Name: "clock skew of kube-state-metrics", Minimum: 1, damage: skewedState},
+		{Name: "runs of one sample", Minimum: 1, process: tinyRuns, expect: func(w *Workload) Expectation {
 			return Expectation{CPU: Span{0, 2 * w.cpu}, Memory: Span{0.85 * w.memory, 1.6 * w.memory}, Refusals: []string{"no use was measured", "no use of a run was measured"}}
 		}},
 		{Name: "kill of a process", Minimum: 1, process: killedBetween, damage: processKilled, expect: killedAtLimit},
-		{Name: "kill seen by two kube-state-metrics", process: killedBetween, damage: twoStates, expect: killedAtLimit},
-		{Name: "kill at an unknown limit", process: killedBetween, damage: killedWithoutLimits, expect: killedAtLimit},
+		{Name: "kill seen by two kube-state-metrics", Minimum: 1, process: killedBetween, damage: twoStates, expect: killedAtLimit},
+		{Name: "kill at an unknown limit", Minimum: 1, process: killedBetween, damage: killedWithoutLimits, expect: killedAtLimit},
 		{Name: "throttled in bursts", Minimum: 1, process: limitedCPU, damage: throttledBy(0.4), expect: func(w *Workload) Expectation {
 			return Expectation{CPU: Span{0.99 * w.LimitCPU, 1.15 * w.LimitCPU}, Covered: math.Inf(1), Named: []string{"throttled in"}}
 		}},
