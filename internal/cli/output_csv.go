@@ -26,7 +26,7 @@ func renderCSV(w io.Writer, r *report) error {
 	}
 
 	for _, line := range lines() {
-		if err := out.Write(line); err != nil {
+		if err := out.Write(texttable.EscapeCells(line)); err != nil {
 			return fmt.Errorf("writing CSV: %w", err)
 		}
 	}
@@ -54,12 +54,12 @@ func (r csvReport) containers() [][]string {
 	for i, w := range r.json().Workloads {
 		for c, container := range w.Containers {
 			line := []string{
-				texttable.EscapeFormula(w.Namespace), w.APIVersion, w.Kind, texttable.EscapeFormula(w.Name), strconv.Itoa(int(w.Replicas)), texttable.EscapeFormula(container.Name), container.Role,
+				w.Namespace, w.APIVersion, w.Kind, w.Name, strconv.Itoa(int(w.Replicas)), container.Name, container.Role,
 			}
 			line = append(line, csvResourceCells(container.CPU)...)
 			line = append(line, csvResourceCells(container.Memory)...)
 			line = append(line, r.savingCells(container.Saving)...)
-			lines = append(lines, append(line, texttable.EscapeFormula(r.note(r.Items[i], c))))
+			lines = append(lines, append(line, r.note(r.Items[i], c)))
 		}
 	}
 
@@ -95,7 +95,7 @@ func (r csvReport) savingCells(s *jsonSaving) []string {
 		return make([]string, 4)
 	}
 
-	return []string{formatNumber(s.CPU), strconv.FormatInt(s.Memory, 10), formatNumber(s.Monthly), texttable.EscapeFormula(r.Prices.Book.Currency)}
+	return []string{formatNumber(s.CPU), strconv.FormatInt(s.Memory, 10), formatNumber(s.Monthly), r.Prices.Book.Currency}
 }
 
 func (r csvReport) groupLines() [][]string {
@@ -106,7 +106,7 @@ func (r csvReport) groupLines() [][]string {
 
 	for _, g := range r.json().Groups {
 		line := []string{
-			texttable.EscapeFormula(g.Name), strconv.Itoa(g.Workloads), strconv.Itoa(g.Containers), strconv.Itoa(g.WithoutNumber),
+			g.Name, strconv.Itoa(g.Workloads), strconv.Itoa(g.Containers), strconv.Itoa(g.WithoutNumber),
 			formatNumber(g.CPU.Current), formatNumber(g.CPU.Recommended), formatNumber(g.Memory.Current), formatNumber(g.Memory.Recommended),
 		}
 		lines = append(lines, append(line, r.savingCells(g.Saving)...))

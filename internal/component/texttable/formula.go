@@ -4,6 +4,7 @@
 package texttable
 
 import (
+	"strconv"
 	"strings"
 
 	"crane.io/crane/internal/component/termtext"
@@ -17,4 +18,18 @@ func EscapeFormula(s string) string {
 	}
 
 	return termtext.Line(s)
+}
+
+// EscapeCells returns the cells of a line of CSV with EscapeFormula, except numbers.
+func EscapeCells(cells []string) []string {
+	out := make([]string, len(cells))
+	for i, cell := range cells {
+		out[i] = cell
+
+		if _, err := strconv.ParseFloat(cell, 64); err != nil {
+			out[i] = EscapeFormula(cell)
+		}
+	}
+
+	return out
 }

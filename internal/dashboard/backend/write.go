@@ -281,11 +281,11 @@ func rowsCSV(rows []contract.Row, currency string) ([]byte, error) {
 			saving = strconv.FormatFloat(*r.SavingPerMonth, 'f', 2, 64)
 		}
 
-		lines = append(lines, []string{
-			texttable.EscapeFormula(r.Cluster), texttable.EscapeFormula(r.Namespace), r.Kind, texttable.EscapeFormula(r.Workload), r.Type, string(r.State), texttable.EscapeFormula(r.Change),
+		lines = append(lines, texttable.EscapeCells([]string{
+			r.Cluster, r.Namespace, r.Kind, r.Workload, r.Type, string(r.State), r.Change,
 			number(r.Now, cpu), number(r.Recommended, cpu), number(r.Now, memory), number(r.Recommended, memory),
-			number(r.Now, replicas), number(r.Recommended, replicas), saving, currency, strconv.Itoa(r.Risk), texttable.EscapeFormula(r.Rule), r.Name,
-		})
+			number(r.Now, replicas), number(r.Recommended, replicas), saving, currency, strconv.Itoa(r.Risk), r.Rule, r.Name,
+		}))
 	}
 
 	if err := w.WriteAll(lines); err != nil {
