@@ -275,7 +275,7 @@ func writeColumns(out *csv.Writer, columns []string, line map[string]string) err
 		cells[i] = line[name]
 	}
 
-	return out.Write(cells)
+	return out.Write(texttable.EscapeCells(cells))
 }
 
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', 6, 64) }
