@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// limitTolerance and NodeTolerance are the factors by which a rate may exceed a limit or a node: it is extrapolated to its window.
+	// limitTolerance is the factor by which a rate may exceed a limit: it is extrapolated to its window.
 	limitTolerance = 1.1
-	NodeTolerance  = 1.01
+	// NodeTolerance is the factor by which a rate may exceed a node.
+	NodeTolerance = 1.01
 	// unenforcedShare is the share of the samples of a day above a limit from which the limit is not enforced.
 	unenforcedShare = 0.05
 )

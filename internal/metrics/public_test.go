@@ -26,7 +26,7 @@ func TestPublicMessage_Connections(t *testing.T) {
 	cancel()
 
 	for name, c := range map[string]struct {
-		ctx     context.Context //nolint:containedctx // An argument of the case.
+		ctx     context.Context
 		address string
 		want    string
 	}{

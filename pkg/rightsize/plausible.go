@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// MaxCores and MaxBytes are more than any machine has.
+	// MaxCores is more than any machine has.
 	MaxCores = 4096
+	// MaxBytes is more memory than any machine has.
 	MaxBytes = 1 << 46
 	// outlierCores and outlierBytes are the amounts below which no sample of an unknown node is an outlier; outlierFactor is the
 	// ratio to almost all samples of the day above which an isolated one is. outlierQuantile defines almost all, outlierSamples

@@ -115,7 +115,7 @@ func otherCgroups(_ *rand.Rand, _ *Workload, all []*Series, _ string) []*Series 
 }
 
 // shards has each pod exported by one of two shards of kube-state-metrics, which change in the middle: both export it for an hour.
-func shards(r *rand.Rand, w *Workload, all []*Series, _ string) []*Series {
+func shards(r *rand.Rand, _ *Workload, all []*Series, _ string) []*Series {
 	change := minutes/4 + r.IntN(minutes/2)
 	for _, s := range slices.Clone(all) {
 		if !isState(s) || s.Labels["instance"] == "" {

@@ -239,20 +239,8 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 	}
 
 	target, err := targetindex.Find(ctx, r.Client, r.Live, ref)
-	switch {
-	case errors.Is(err, targetindex.ErrOtherNamespace):
-		return outcome{reason: reasonForeignTarget, message: err.Error(), requeueAfter: retryRefused}, nil
-	case apierrors.IsNotFound(err) && rec.Labels[analysisv1alpha1.LabelRuleUID] != "":
-		return outcome{}, nil // The rule deletes its Recommendation.
-	case apierrors.IsNotFound(err): // Most kinds are not watched, so that no event reports the next object of this name.
-		return outcome{reason: reasonTargetGone, message: "The target does not exist.", requeueAfter: retryRefused}, nil
-
-	case err != nil && meta.IsNoMatchError(err): // The kind may be installed again.
-		return outcome{reason: reasonTargetGone, message: err.Error(), requeueAfter: retryRefused}, nil
-	case apierrors.IsForbidden(err): // Only an administrator can change this.
-		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error(), requeueAfter: retryRefused}, nil
-	case err != nil:
-		return outcome{}, err
+	if err != nil {
+		return missingTarget(rec, err)
 	}
 
 	if rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeStatus && active == nil {
@@ -278,4 +266,22 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 	}
 
 	return r.annotator.annotate(ctx, rec, target, value)
+}
+
+// missingTarget returns the outcome for a target that cannot be read; an error where a retry may help at once.
+func missingTarget(rec *analysisv1alpha1.Recommendation, err error) (outcome, error) {
+	switch {
+	case errors.Is(err, targetindex.ErrOtherNamespace):
+		return outcome{reason: reasonForeignTarget, message: err.Error(), requeueAfter: retryRefused}, nil
+	case apierrors.IsNotFound(err) && rec.Labels[analysisv1alpha1.LabelRuleUID] != "":
+		return outcome{}, nil // The rule deletes its Recommendation.
+	case apierrors.IsNotFound(err): // Most kinds are not watched, so that no event reports the next object of this name.
+		return outcome{reason: reasonTargetGone, message: "The target does not exist.", requeueAfter: retryRefused}, nil
+	case meta.IsNoMatchError(err): // The kind may be installed again.
+		return outcome{reason: reasonTargetGone, message: err.Error(), requeueAfter: retryRefused}, nil
+	case apierrors.IsForbidden(err): // Only an administrator can change this.
+		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error(), requeueAfter: retryRefused}, nil
+	}
+
+	return outcome{}, err
 }

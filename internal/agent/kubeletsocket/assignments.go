@@ -50,7 +50,7 @@ func Read(ctx context.Context, socket string) (Assignments, error) {
 	if err != nil {
 		return Assignments{}, fmt.Errorf("connecting to the kubelet's socket: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 
 	queryCtx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

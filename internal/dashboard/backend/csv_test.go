@@ -17,9 +17,8 @@ import (
 func TestRowsCSV_Formulas(t *testing.T) {
 	const formula = `=HYPERLINK("http://example.com")`
 	var row contract.Row
-	fields := reflect.ValueOf(&row).Elem()
-	for i := range fields.NumField() {
-		if f := fields.Field(i); f.Kind() == reflect.String {
+	for _, f := range reflect.ValueOf(&row).Elem().Fields() {
+		if f.Kind() == reflect.String {
 			f.SetString(formula)
 		}
 	}

@@ -441,7 +441,10 @@ externalRules:
 	}
 
 	// A rule that gives all its series one name may define it before they are listed.
-	if rules := mustParse(t, text[:strings.Index(text, "- {seriesQuery: '{__name__=~\".*")]+text[strings.LastIndex(text, "- "):]); !rules.HasExternal(nil, "total") || rules.HasExternal(nil, "ab") {
+	if rules := mustParse(t, `
+externalRules:
+- {seriesQuery: used, metricsQuery: "<<.Series>>"}
+- {seriesQuery: '{__name__=~"a.*"}', name: {as: total}, metricsQuery: "total"}`); !rules.HasExternal(nil, "total") || rules.HasExternal(nil, "ab") {
 		t.Error("HasExternal without a listing: want true for total, which the rule names its series, and false for ab")
 	}
 }

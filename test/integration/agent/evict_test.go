@@ -155,7 +155,7 @@ func TestEvictionPolicy(t *testing.T) {
 	}
 
 	a := f.agent("--evict-also=")
-	a.awaitLog(t, "rule is calm", "evict-policy/memory")
+	a.awaitLog(t, "phase=calm", "evict-policy/memory")
 	f.uses(9000)
 	f.evicted("web-1")
 	awaitEvent(t, f.c, "Pod", "last", "EvictionRefused", "no other pod of its workload is ready")
@@ -195,7 +195,7 @@ func TestOptedOut(t *testing.T) {
 
 	f.pod("small", 500)
 	a := f.agent("--evict-also=bare-pods,last-replicas")
-	a.awaitLog(t, "rule is calm", "evict-optout/memory")
+	a.awaitLog(t, "phase=calm", "evict-optout/memory")
 	f.uses(9000)
 	f.evicted("small")
 	a.awaitSnapshots(t, 3)
@@ -243,7 +243,7 @@ func TestEvict(t *testing.T) {
 
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	a := f.agent("--audit-file=" + audit)
-	a.awaitLog(t, "rule is calm", "evict/memory")
+	a.awaitLog(t, "phase=calm", "evict/memory")
 	f.uses(9000)
 	f.evicted("large")
 
@@ -391,7 +391,7 @@ func TestOutage(t *testing.T) {
 	f.pod("first", 1500)
 	f.pod("second", 1400)
 	a := f.agent("--enforce=evict,taint")
-	a.awaitLog(t, "rule is calm", "evict-outage/memory")
+	a.awaitLog(t, "phase=calm", "evict-outage/memory")
 	back := outage(t)
 	f.uses(9000)
 
@@ -450,7 +450,7 @@ func TestUnfriendly(t *testing.T) {
 	f.pod("second", 1400)
 	proxy := harness.ServeUnfriendly(t, control)
 	a := f.agent("--enforce=evict,taint", "--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
-	a.awaitLog(t, "rule is calm", "unfriendly/memory")
+	a.awaitLog(t, "phase=calm", "unfriendly/memory")
 	f.uses(9000)
 
 	f.evicted("first")
@@ -512,7 +512,7 @@ func TestEvictRestart(t *testing.T) {
 	f.evicted("first")
 	a.Kill()
 	again := f.agent()
-	again.awaitLog(t, "rule is firing", "evict-kill/memory")
+	again.awaitLog(t, "phase=firing", "evict-kill/memory")
 	again.awaitSnapshots(t, 3)
 	f.evicted("first")
 }

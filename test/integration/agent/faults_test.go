@@ -57,7 +57,7 @@ func TestEveryFault(t *testing.T) {
 	proxy := harness.ServeFaults(t, control, everyFault)
 	a := f.agent("--enforce=evict,taint,node-resource", "--feature-gates=NodeResourceTopology=true",
 		"--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
-	a.awaitLog(t, "rule is calm", "faults/memory")
+	a.awaitLog(t, "phase=calm", "faults/memory")
 
 	for _, victim := range []*corev1.Pod{first, second} {
 		f.uses(9000)

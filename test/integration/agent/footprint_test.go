@@ -43,7 +43,7 @@ func TestFootprint(t *testing.T) {
 	}
 
 	a := startAgent(t, node.Name, "--host-root="+f.dir, interval, "--enforce=cpu-throttle,evict,taint,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true")
-	a.awaitLog(t, "rule is firing", "footprint/memory")
+	a.awaitLog(t, "phase=firing", "footprint/memory")
 	number := func(ctx context.Context, series string) (v float64) {
 		eventually(t, series, func(context.Context) error {
 			text, err := a.metric(ctx, series)

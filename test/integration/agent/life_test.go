@@ -62,15 +62,15 @@ func TestRulesChange(t *testing.T) {
 	a := startAgent(t, node.Name)
 	q := nodeQOS("changes", "changes", halfUsed, "40")
 	harness.Create(t, c, avoidance("changes"), q)
-	a.awaitLog(t, "rule is firing", "changes/memory")
+	a.awaitLog(t, "phase=firing", "changes/memory")
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99.5") })
-	a.awaitLog(t, "rule is calm", "changes/memory", "99.5")
+	a.awaitLog(t, "phase=calm", "changes/memory", "99.5")
 
 	// The node leaves the pool: no rule applies.
 	change(t, c, node, func(n *corev1.Node) { n.Labels["pool"] = "another" })
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("30") })
 	change(t, c, node, func(n *corev1.Node) { n.Labels["pool"] = "changes" })
-	a.awaitLog(t, "rule is firing", "changes/memory", "above=30")
+	a.awaitLog(t, "phase=firing", "changes/memory", "threshold=30")
 }
 
 // TestBadRules checks that a bad rule is reported and others apply.
@@ -82,7 +82,7 @@ func TestBadRules(t *testing.T) {
 	harness.Create(t, c, typo, nodeQOS("bad-rules-good", "bad-rules", halfUsed, "40"), avoidance("bad-rules-good"))
 	a.awaitLog(t, "NodeQOS bad-rules-typo", "memory_total_utilisation", "never fires")
 	a.awaitLog(t, "NodeQOS bad-rules-typo", "does not exist")
-	a.awaitLog(t, "rule is firing", "bad-rules-good/memory")
+	a.awaitLog(t, "phase=firing", "bad-rules-good/memory")
 
 	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
 		t.Error(err)
@@ -90,7 +90,7 @@ func TestBadRules(t *testing.T) {
 
 	// The corrected rule applies without a restart.
 	change(t, c, typo, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Name = halfUsed })
-	a.awaitLog(t, "rule is firing", "bad-rules-typo/memory")
+	a.awaitLog(t, "phase=firing", "bad-rules-typo/memory")
 }
 
 // TestProbesAndMetrics checks probes, metrics and the Node's features.
@@ -154,11 +154,11 @@ func TestAPIServerGoesAway(t *testing.T) {
 	harness.Create(t, c, node, newNode("alone"), q, avoidance("outage"), nodeQOS("alone", "alone", halfUsed, "40"), avoidance("alone"))
 	path := kubeconfig(t)
 	a := startAgent(t, node.Name, "--kubeconfig="+path)
-	a.awaitLog(t, "rule is firing", "outage/memory")
+	a.awaitLog(t, "phase=firing", "outage/memory")
 	back := outage(t)
 	a.awaitLog(t, "watch failed", "NodeQOS", "the last known objects are kept")
 
-	if strings.Contains(a.Log.String(), "rule is calm") {
+	if strings.Contains(a.Log.String(), "phase=calm") {
 		t.Error("a rule became calm with the API server away, want it firing")
 	}
 	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
@@ -169,15 +169,15 @@ func TestAPIServerGoesAway(t *testing.T) {
 	alone.awaitLog(t, "watch failed", "Node alone", "no objects are known")
 	alone.awaitLog(t, "the node is unknown, so no rule applies")
 
-	if strings.Contains(alone.Log.String(), "rule is firing") {
+	if strings.Contains(alone.Log.String(), "phase=firing") {
 		t.Error("a rule fires on an unknown node, want none")
 	}
 
 	back()
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99") })
 	a.awaitLog(t, "watch recovered", "NodeQOS")
-	a.awaitLog(t, "rule is calm", "outage/memory")
-	alone.awaitLog(t, "rule is firing", "alone/memory")
+	a.awaitLog(t, "phase=calm", "outage/memory")
+	alone.awaitLog(t, "phase=firing", "alone/memory")
 }
 
 // TestRestart checks that a restarted agent continues.
@@ -187,14 +187,14 @@ func TestRestart(t *testing.T) {
 	state := t.TempDir()
 	flags := []string{"--state-dir=" + state, "--enforce=cpu-throttle"}
 	first := startAgent(t, "restart", flags...)
-	first.awaitLog(t, "rule is firing", "restart/memory")
+	first.awaitLog(t, "phase=firing", "restart/memory")
 
 	if err := first.Terminate(t); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
 
 	second := startAgent(t, "restart", flags...)
-	second.awaitLog(t, "rule is firing", "restart/memory")
+	second.awaitLog(t, "phase=firing", "restart/memory")
 }
 
 // TestForeignNode checks that a missing Node is reported with its name.
@@ -224,5 +224,5 @@ func TestWithoutKinds(t *testing.T) {
 	harness.Create(t, c, newNode("bare"), nodeQOS("bare", "bare", halfUsed, "40"), avoidance("bare"))
 	a := startAgent(t, "bare")
 	a.awaitLog(t, "watch failed", "PodQOS", "CustomResourceDefinition is not installed")
-	a.awaitLog(t, "rule is firing", "bare/memory")
+	a.awaitLog(t, "phase=firing", "bare/memory")
 }

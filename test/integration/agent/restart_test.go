@@ -66,7 +66,7 @@ func TestTaintOutlivesAnUpgrade(t *testing.T) {
 		t.Errorf("the marker is still there: %v", err)
 	}
 
-	second.awaitLog(t, "rule is firing", node+"/memory")
+	second.awaitLog(t, "phase=firing", node+"/memory")
 	f.uses(1000)
 	becomes(t, c, node, false)
 	f.uses(8000)

@@ -154,7 +154,7 @@ func TestTaintOutlivesAKill(t *testing.T) {
 	kill(first)
 	since := interference(becomes(t, c, "taint-kill", true)).LastTransitionTime
 	second := startAgent(t, "taint-kill", flags...)
-	second.awaitLog(t, "rule is firing", "taint-kill/memory")
+	second.awaitLog(t, "phase=firing", "taint-kill/memory")
 	kill(second)
 
 	if n := becomes(t, c, "taint-kill", true); !interference(n).LastTransitionTime.Equal(&since) {

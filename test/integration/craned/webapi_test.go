@@ -188,7 +188,7 @@ func TestHistoryFromFiles(t *testing.T) {
 	}
 
 	near(t, "cpu from a file", requested(t, recs["shop/web"].Status.RecommendedInfo)["cpu"], 0.4*1.15)
-	if log := craned.Log.String(); !strings.Contains(log, "Left out: --datasource has no prom") {
+	if log := craned.Log.String(); !strings.Contains(log, "controllers are left out, because --datasource lacks their source") {
 		t.Error("the log does not contain the disabled features, want them")
 	}
 }

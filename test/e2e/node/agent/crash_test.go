@@ -37,7 +37,7 @@ func TestCrashWhileThrottled(t *testing.T) {
 	_, usual := f.awaitRestarted(t, bystander)
 	t.Logf("the throttled container was down for %s, the other one for %s", down, usual)
 
-	// The successor is busy as well, because the switch is a file of the pod.
+	// The successor has a switch of its own.
 	f.turn(t, next, true)
 	f.awaitThrottled(t, next)
 	f.turn(t, next, false)

@@ -6,7 +6,9 @@ package agent_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -57,16 +59,26 @@ func (f fixture) turn(t testing.TB, hog *corev1.Pod, on bool) {
 	})
 }
 
-// switchOf returns the switch of a hog on a node in namespaces, the kubelet's file that is mounted in the container.
+// switchOf returns the switch of a hog on a node in namespaces, the kubelet's file that is mounted in the container. Each start of the container
+// has a file of its own; the newest is that of the one which runs.
 func (f fixture) switchOf(t testing.TB, hog *corev1.Pod) string {
 	t.Helper()
 
 	found, err := filepath.Glob(f.Path("/var/lib/kubelet/pods/" + string(hog.UID) + "/containers/" + hog.Spec.Containers[0].Name + "/*"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("switch of %s: %v, %v, want one file", hog.Name, found, err)
+	if err != nil || len(found) == 0 {
+		t.Fatalf("switch of %s: %v, %v, want a file", hog.Name, found, err)
 	}
 
-	return found[0]
+	created := func(path string) time.Time {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return info.ModTime()
+	}
+
+	return slices.MaxFunc(found, func(a, b string) int { return created(a).Compare(created(b)) })
 }
 
 // bystander runs a pod with limits that may not be affected.
