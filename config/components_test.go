@@ -29,7 +29,7 @@ func TestWebhookReplicasAreReady(t *testing.T) {
 		}
 
 		if err := yaml.UnmarshalStrict(data, object); err != nil {
-			t.Fatalf("%s: %v", path, err)
+			t.Fatalf("decoding %s: %v", path, err)
 		}
 	}
 
@@ -103,12 +103,12 @@ func renderAgent(t *testing.T, component string) *appsv1.DaemonSet {
 
 	out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", dir).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("kubectl kustomize %s: %v: %s", dir, err, out)
 	}
 
 	set := &appsv1.DaemonSet{}
 	if err := yaml.UnmarshalStrict(out, set); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("decoding the DaemonSet: %v: %s", err, out)
 	}
 
 	return set

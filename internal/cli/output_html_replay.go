@@ -240,7 +240,12 @@ func slackRange(r *rightsize.Replay) (low, high float64) {
 
 // spreadLabels places the letters above their points, and stacks the letters of overlapping points.
 func spreadLabels(marks []htmlMark) {
-	const above, near, apart = 6, 9, 11
+	const (
+		above = 6
+		near  = 9
+		apart = 11
+	)
+
 	for i := range marks {
 		m := &marks[i]
 		m.LabelY = m.Y - above

@@ -64,9 +64,11 @@ func Plausible(s series.Series, unit Unit, capacity float64) (series.Series, Imp
 
 // plausibleBound returns the largest value that can be a measurement.
 func plausibleBound(values []float64, unit Unit, capacity float64) float64 {
-	largest, outlier := float64(MaxCores), float64(outlierCores)
+	largest := float64(MaxCores)
+	outlier := float64(outlierCores)
 	if unit == BytesUnit {
-		largest, outlier = MaxBytes, outlierBytes
+		largest = MaxBytes
+		outlier = outlierBytes
 	}
 
 	if capacity > 0 {

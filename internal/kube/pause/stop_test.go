@@ -5,35 +5,21 @@ package pause
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/testbed/stuckserver"
 )
-
-// stuckServer is an API server that answers no request before it is released, whatever becomes of the request's context.
-type stuckServer struct{ asked, release chan struct{} }
-
-func (s stuckServer) RoundTrip(*http.Request) (*http.Response, error) {
-	select {
-	case s.asked <- struct{}{}:
-	default:
-	}
-
-	<-s.release
-	return nil, errors.New("connection refused")
-}
 
 // TestStopWithoutAPIServer checks that the switch ends while client-go waits without heed to the context, as it does between two attempts.
 func TestStopWithoutAPIServer(t *testing.T) {
-	server := stuckServer{asked: make(chan struct{}, 1), release: make(chan struct{})}
-	defer close(server.release)
+	server := stuckserver.New()
+	defer server.Release()
 
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api.example", Transport: server})
+	client, err := kubernetes.NewForConfig(server.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +28,7 @@ func TestStopWithoutAPIServer(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- New(client, "crane-system", clock.RealClock{}).Start(ctx) }()
 
-	<-server.asked
+	<-server.Asked()
 	cancel()
 
 	select {
